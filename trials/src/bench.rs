@@ -26,15 +26,15 @@ use std::time::Duration;
 use link::Link;
 use rows::Rows;
 pub(crate) use settings::BenchOptions;
-use settings::{Client, Other, Settings};
+use settings::{Client, OtherBench, Settings};
 use xtask::shell;
 
 /// Builds the programs, measures the chosen rows and prints the table, or measures the cost of
 /// operation for `ops`.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     match &options.other {
-        Some(Other::Packets(options)) => return packets::run(options),
-        Some(Other::Flash(options)) => return flash::run(options),
+        Some(OtherBench::Packets(options)) => return packets::run(options),
+        Some(OtherBench::Flash(options)) => return flash::run(options),
         None => {}
     }
     if options.rows.first().is_some_and(|row| row == "ops") {

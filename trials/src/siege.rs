@@ -20,12 +20,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use account::{Accounts, Reading};
-use bed::{Bed, NEIGHBOURS};
+use bed::{BesiegedServer, NEIGHBOURS};
 use clap::Args;
 use judge::{Figures, Phases, Verdict};
-use raiders::{Plan, Raiders};
+use raiders::{Plan, RunningAttack};
 use rows::Row;
-use table::{Measured, Taken};
+use table::{MeasuredAttack, StolenTime};
 
 use crate::bench::{machine, process};
 use crate::interop::built::target_folder;
@@ -142,7 +142,7 @@ fn run_inside(program: &Path) -> Result<(), String> {
 }
 
 /// Runs one row in a folder in memory, which is removed afterwards.
-fn besiege(row: &Row, options: &SiegeOptions, program: &Path) -> Result<Measured, String> {
+fn besiege(row: &Row, options: &SiegeOptions, program: &Path) -> Result<MeasuredAttack, String> {
     let folder = PathBuf::from(format!("/dev/shm/nearflash-siege-{}", std::process::id()));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
@@ -161,9 +161,9 @@ fn besiege_in(
     row: &Row,
     options: &SiegeOptions,
     program: &Path,
-) -> Result<Measured, String> {
+) -> Result<MeasuredAttack, String> {
     let quiet = Duration::from_secs((options.seconds / 2).clamp(5, 60));
-    let bed = Bed::start(program, folder)?;
+    let bed = BesiegedServer::start(program, folder)?;
     let mut watch = Watch::new(&bed)?;
     // The first reads come while caches fill and threads start.
     watch.wait(Duration::from_secs(1));
@@ -171,7 +171,7 @@ fn besiege_in(
     let before = watch.wait(quiet);
     let memory = process::private_bytes(bed.id()).unwrap_or(0);
     let attack_begins = Instant::now();
-    let raiders = Raiders::start(plan(row, options, &bed)?);
+    let raiders = RunningAttack::start(plan(row, options, &bed)?);
     let during = watch.wait(Duration::from_secs(options.seconds));
     let counts = raiders.end()?;
     let aftermath = watch.wait(AFTERMATH);
@@ -186,7 +186,7 @@ fn besiege_in(
     let attack = during.and(&aftermath);
     let figures = Figures::new(&reads, &phases, attack.share());
     let verdict = figures.verdict(&NEIGHBOURS);
-    Ok(Measured {
+    Ok(MeasuredAttack {
         name: row.name,
         about: row.about(),
         figures,
@@ -202,7 +202,7 @@ fn besiege_in(
 
 /// Returns the plan of a row's attack. Where the limit of descriptors allows fewer connections, it
 /// has fewer, and says so.
-fn plan(row: &Row, options: &SiegeOptions, bed: &Bed) -> Result<Plan, String> {
+fn plan(row: &Row, options: &SiegeOptions, bed: &BesiegedServer) -> Result<Plan, String> {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
     let room = limit.saturating_sub(OTHER_DESCRIPTORS);
@@ -230,15 +230,15 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(bed: &Bed) -> Result<Watch, String> {
+    fn new(bed: &BesiegedServer) -> Result<Watch, String> {
         let accounts = Accounts::of_workers(bed.id())?;
         let last = accounts.read();
         Ok(Watch { accounts, last })
     }
 
     /// Waits for this time, and returns what the machine took meanwhile.
-    fn wait(&mut self, time: Duration) -> Taken {
-        let (begun, mut taken) = (Instant::now(), Taken::default());
+    fn wait(&mut self, time: Duration) -> StolenTime {
+        let (begun, mut taken) = (Instant::now(), StolenTime::default());
         let mut second_began = begun;
         while begun.elapsed() < time {
             let left = time.saturating_sub(begun.elapsed());

@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: every check in order, a table of times, and the count of tests.
 //!
-//! The short run is the gate of every change. `--full` has what takes longer, and `cargo xtask soak`
-//! what takes hours. A step never passes by not running: what cannot run is named with its reason,
-//! and fails the run unless `xtask/skips.toml` allows it. No test is tried twice.
+//! The short run is the gate of every change. `--full` has what takes longer, and
+//! `cargo xtask soak` what takes hours. A step never passes by not running: what cannot run is
+//! named with its reason, and fails the run unless `xtask/skips.toml` allows it. No test is tried
+//! twice.
 
 mod end_to_end;
 mod failures;
@@ -37,7 +38,7 @@ pub(crate) struct CiOptions {
 }
 
 /// A step that has run, with its times and its outcome.
-struct Done {
+struct FinishedStep {
     name: &'static str,
     seconds: f64,
     /// Processor seconds of the step and of all programs that it started.
@@ -122,14 +123,14 @@ fn side_by_side(chosen: &[Step], run: &Run, tally: &mut Tally) {
     });
 }
 
-fn perform(step: &Step, run: &Run) -> Done {
+fn perform(step: &Step, run: &Run) -> FinishedStep {
     let (started, before) = (Instant::now(), shell::cpu_seconds());
     let outcome = match needs::provide(step.needs) {
         Ok(()) => (step.run)(run),
         Err(reason) => Ok(Outcome::Skipped(reason)),
     };
     let cpu_seconds = shell::cpu_seconds() - before;
-    Done { name: step.name, seconds: started.elapsed().as_secs_f64(), cpu_seconds, outcome }
+    FinishedStep { name: step.name, seconds: started.elapsed().as_secs_f64(), cpu_seconds, outcome }
 }
 
 impl Tally {
@@ -138,7 +139,7 @@ impl Tally {
         Tally { passed: 0, failed: 0, skipped, failures, rows, floor, skips, is_full }
     }
 
-    fn add(&mut self, done: Done) {
+    fn add(&mut self, done: FinishedStep) {
         let name = done.name;
         let result = match done.outcome {
             Ok(Outcome::Passed) => {
@@ -250,8 +251,8 @@ mod tests {
         Tally::new(floor, skips, false)
     }
 
-    fn done(name: &'static str, outcome: Result<Outcome, String>) -> Done {
-        Done { name, seconds: 1.0, cpu_seconds: 2.0, outcome }
+    fn done(name: &'static str, outcome: Result<Outcome, String>) -> FinishedStep {
+        FinishedStep { name, seconds: 1.0, cpu_seconds: 2.0, outcome }
     }
 
     fn counted(passed: u64, failed: u64, skipped: &[&str]) -> Result<Outcome, String> {

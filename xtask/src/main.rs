@@ -44,25 +44,25 @@ enum Chore {
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
     #[command(disable_help_flag = true)]
-    Bench(trials::Words),
+    Bench(trials::TrialArgs),
     /// Measures how a new process takes over connections under load.
     #[command(disable_help_flag = true)]
-    Takeover(trials::Words),
+    Takeover(trials::TrialArgs),
     /// Attacks a server with connections of one tenant, and times the reads of others.
     #[command(disable_help_flag = true)]
-    Siege(trials::Words),
+    Siege(trials::TrialArgs),
     /// Counts what scheduling costs in instructions.
     #[command(disable_help_flag = true)]
-    Cost(trials::Words),
+    Cost(trials::TrialArgs),
     /// Lists the files that execute instructions in one read.
     #[command(disable_help_flag = true)]
-    Way(trials::Words),
+    Way(trials::TrialArgs),
     /// Builds the engine for fio, and compares it with the program's own load.
     #[command(disable_help_flag = true)]
-    FioEngine(trials::Words),
+    FioEngine(trials::TrialArgs),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     #[command(disable_help_flag = true)]
-    Interop(trials::Words),
+    Interop(trials::TrialArgs),
     /// Makes the portable program and packages of it.
     Package(package::PackageOptions),
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask package`: the portable binary, a tar archive and a Debian package of it, and those of the
-//! C library.
+//! `cargo xtask package`: the portable binary, a tar archive and a Debian package of it, and those
+//! of the C library.
 //!
-//! The binary is linked statically, so that it runs on every distribution and in an empty container.
-//! What is deliberately not here: uploading anything anywhere.
+//! The binary is linked statically, so that it runs on every distribution and in an empty
+//! container. What is deliberately not here: uploading anything anywhere.
 
 mod container;
 mod debian;
@@ -29,7 +29,8 @@ pub(crate) struct PackageOptions {
     /// Make the packages of the C library of this archive [default: it is built with the program]
     #[arg(long, value_name = "FILE", requires = "binary")]
     library: Option<PathBuf>,
-    /// Try what was made: serve in the container, install, upgrade, remove and purge the Debian package
+    /// Try what was made: serve in the container, install, upgrade, remove and purge the Debian
+    /// package
     #[arg(long)]
     try_out: bool,
 }
@@ -70,12 +71,12 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
-    let built = Built::of(options)?;
+    let built = CompiledParts::of(options)?;
     if options.try_out {
         return try_out(&built).map(drop);
     }
     let out = shell::root().join("target/package");
-    let Made { files, library } = build(&out, &built, &SMALL)?;
+    let PackageFiles { files, library } = build(&out, &built, &SMALL)?;
     for file in files.iter().chain(&library) {
         let bytes = fs::metadata(file).map_err(|e| say(file, e))?.len();
         println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
@@ -84,25 +85,25 @@ pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
 }
 
 /// The compiled parts of packages: the program and the C library.
-pub(crate) struct Built {
+pub(crate) struct CompiledParts {
     program: PathBuf,
     /// The archive of the C library; if `None`, the packages of the library are left out.
     archive: Option<PathBuf>,
 }
 
-impl Built {
-    fn of(options: &PackageOptions) -> Result<Built, String> {
+impl CompiledParts {
+    fn of(options: &PackageOptions) -> Result<CompiledParts, String> {
         match &options.binary {
             Some(program) => {
-                Ok(Built { program: program.clone(), archive: options.library.clone() })
+                Ok(CompiledParts { program: program.clone(), archive: options.library.clone() })
             }
-            None => Built::portable(),
+            None => CompiledParts::portable(),
         }
     }
 
     /// Builds the static program for this processor's architecture, and the archive of the C
     /// library.
-    pub(crate) fn portable() -> Result<Built, String> {
+    pub(crate) fn portable() -> Result<CompiledParts, String> {
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let words = ["build", "--profile", "dist", "--quiet", "--target", &target];
         let packages = ["--package", "nearflash-cli", "--package", "nearflash-capi"];
@@ -110,18 +111,18 @@ impl Built {
         // The archive contains only our own objects, so it can be linked with a shared C library
         // nevertheless.
         checked(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
-        Ok(Built::beside(&shell::root().join("target").join(target).join("dist/nearflash")))
+        Ok(CompiledParts::beside(&shell::root().join("target").join(target).join("dist/nearflash")))
     }
 
     /// Returns a program that is built already, and the archive of the C library beside it.
-    fn beside(program: &Path) -> Built {
+    fn beside(program: &Path) -> CompiledParts {
         let archive = program.with_file_name("libnearflash_capi.a");
-        Built { program: program.to_owned(), archive: Some(archive) }
+        CompiledParts { program: program.to_owned(), archive: Some(archive) }
     }
 }
 
 /// The files of packages that [`build`] has made.
-struct Made {
+struct PackageFiles {
     files: Vec<PathBuf>,
     /// The packages of the C library; empty if none were made.
     library: Vec<PathBuf>,
@@ -140,8 +141,12 @@ const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
 const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
 
 /// Makes all packages of the built parts in the folder `out`, which is emptied first.
-fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, String> {
-    let Built { program: binary, archive: library } = built;
+fn build(
+    out: &Path,
+    built: &CompiledParts,
+    compression: &Compression,
+) -> Result<PackageFiles, String> {
+    let CompiledParts { program: binary, archive: library } = built;
     let version = version()?;
     let tree = out.join("tree");
     if out.exists() {
@@ -166,7 +171,7 @@ fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, S
         .arg(&tree)
         .arg(".");
     checked(&mut tar)?;
-    let mut made = Made { files: vec![alone, archive], library: Vec::new() };
+    let mut made = PackageFiles { files: vec![alone, archive], library: Vec::new() };
     if !shell::has_program("dpkg-deb") {
         println!("no dpkg-deb: the Debian packages are left out");
         return Ok(made);
@@ -185,7 +190,7 @@ pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
     let out = shell::root().join("target/package-contents");
     let stripped = shell::root().join("target/nearflash-stripped");
     checked(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
-    let built = Built { program: stripped, ..Built::beside(program) };
+    let built = CompiledParts { program: stripped, ..CompiledParts::beside(program) };
     let made = build(&out, &built, &NONE)?;
     has_all_files(&out.join("tree"))?;
     check(&out, &made)
@@ -205,7 +210,7 @@ fn has_all_files(tree: &Path) -> Result<(), String> {
 
 /// Checks the packaged configuration with the packaged program, and the contents of the packages of
 /// the C library.
-fn check(out: &Path, made: &Made) -> Result<(), String> {
+fn check(out: &Path, made: &PackageFiles) -> Result<(), String> {
     if !made.library.is_empty() {
         library::check(out, &made.library)?;
     }
@@ -225,7 +230,7 @@ fn check(out: &Path, made: &Made) -> Result<(), String> {
 /// Makes packages as shipped, [checks](check) them and tries them: the container without an engine,
 /// and the Debian packages from their installation to their purge. Returns a line for each trial
 /// that could not be made on this machine, with the reason.
-pub(crate) fn try_out(built: &Built) -> Result<Vec<String>, String> {
+pub(crate) fn try_out(built: &CompiledParts) -> Result<Vec<String>, String> {
     let out = shell::root().join("target/package");
     let made = build(&out, built, &SMALL)?;
     check(&out, &made)?;

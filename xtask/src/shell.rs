@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The result of a program that has ended or was stopped, with all of its output.
-pub struct Ran {
+pub struct CapturedOutput {
     /// `true` if the program ended within its time limit with exit code 0.
     pub ok: bool,
     /// The output of both streams, in order, with an additional line if the program was stopped.
@@ -33,7 +33,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs `command` and captures its output. When `limit` has passed, the command and all its
 /// children are killed.
-pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
+pub fn capture(command: &mut Command, limit: Duration) -> Result<CapturedOutput, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
@@ -65,7 +65,7 @@ pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     if stopped {
         output.push_str(&format!("\nstopped after {:.0} s\n", started.elapsed().as_secs_f64()));
     }
-    Ok(Ran { ok: status.success() && !stopped, output })
+    Ok(CapturedOutput { ok: status.success() && !stopped, output })
 }
 
 thread_local! {

@@ -7,7 +7,7 @@ use xtask::shell;
 
 /// Arguments that are passed on to a command of `trials` unchanged.
 #[derive(Args)]
-pub(crate) struct Words {
+pub(crate) struct TrialArgs {
     /// The words of the command; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
@@ -21,7 +21,7 @@ pub(crate) fn arguments<'a>(name: &'a str, words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Runs the command `name` of `trials`, whose output goes to this process's output.
-pub(crate) fn run(name: &str, words: &Words) -> Result<(), String> {
+pub(crate) fn run(name: &str, words: &TrialArgs) -> Result<(), String> {
     let words: Vec<&str> = words.words.iter().map(String::as_str).collect();
     shell::show(&mut shell::cargo(&arguments(name, &words)))
 }

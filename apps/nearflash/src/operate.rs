@@ -23,15 +23,15 @@ use clap::Args;
 use control::admin::{Client, ClientError};
 use serde::Serialize;
 use serde_json::json;
-use server::inspect::{Beside, ConfigCommand, StateCommand};
+use server::inspect::{CommandContext, ConfigCommand, StateCommand};
 
-use server::reach::Reach;
+use server::reach::AdminOptions;
 
 /// The options that all operator commands take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
-    reach: Reach,
+    reach: AdminOptions,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
@@ -140,7 +140,7 @@ macro_rules! library_commands {
 
         pub(crate) fn $name($args { common, command }: &$args) -> Result<ExitCode, String> {
             let (client, print) = (|| common.client(), |line: &str| outln!("{line}"));
-            command.run(&Beside { client: &client, print: &print, json: common.json })
+            command.run(&CommandContext { client: &client, print: &print, json: common.json })
         }
     )*};
 }

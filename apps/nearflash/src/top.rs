@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 use control::admin::{Client, ClientError, Devices, Flows, Stages};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use server::reach::Reach;
+use server::reach::AdminOptions;
 use state::{Data, State};
 
 /// Watch tenants, devices, workers and namespaces of a running server
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    reach: Reach,
+    reach: AdminOptions,
     /// Print each table once and exit
     #[arg(long)]
     once: bool,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::options::Attach;
+use crate::options::AttachOptions;
 use crate::record::FOLDER;
 use crate::{daemon, devices};
 
@@ -16,7 +16,7 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    attach: Option<Attach>,
+    attach: Option<AttachOptions>,
 }
 
 #[derive(Debug, Subcommand)]

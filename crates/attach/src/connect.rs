@@ -61,7 +61,7 @@ pub struct Args {
 
 /// An argument of the `nvme` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Word {
+enum CommandArgument {
     Plain(String),
     /// The content of this file, a key, which must not be printed.
     Secret(PathBuf),
@@ -72,7 +72,8 @@ enum Word {
 /// # Errors
 /// Fails if the machine has no NVMe/TCP host, the kernel refuses to connect, or no device appears.
 pub fn run(args: &Args, print: &dyn Fn(&str), warn: &dyn Fn(&str)) -> Result<ExitCode, String> {
-    let lines: Vec<Vec<Word>> = args.addresses.iter().map(|address| line(args, address)).collect();
+    let lines: Vec<Vec<CommandArgument>> =
+        args.addresses.iter().map(|address| line(args, address)).collect();
     if !args.run {
         lines.iter().for_each(|line| print(&shown(line)));
         return Ok(ExitCode::SUCCESS);
@@ -107,9 +108,9 @@ pub fn run(args: &Args, print: &dyn Fn(&str), warn: &dyn Fn(&str)) -> Result<Exi
 }
 
 /// Returns the `nvme connect` line for the subsystem and the path in `address`, as words.
-fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
+fn line(args: &Args, address: &NvmeAddress) -> Vec<CommandArgument> {
     let mut words = Vec::new();
-    let mut plain = |word: &str| words.push(Word::Plain(word.to_owned()));
+    let mut plain = |word: &str| words.push(CommandArgument::Plain(word.to_owned()));
     let (host, port) = address.place.rsplit_once(':').expect("an address has a port");
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let queues = args.queues.unwrap_or_else(|| {
@@ -143,8 +144,8 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
         [("--dhchap-secret", &args.key_file), ("--dhchap-ctrl-secret", &args.controller_key_file)];
     for (option, file) in keys {
         if let Some(file) = file {
-            words.push(Word::Plain(option.to_owned()));
-            words.push(Word::Secret(file.clone()));
+            words.push(CommandArgument::Plain(option.to_owned()));
+            words.push(CommandArgument::Secret(file.clone()));
         }
     }
     words
@@ -165,12 +166,14 @@ fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), S
 }
 
 /// Returns a command line as text for a shell, in which a key is read from its file.
-fn shown(line: &[Word]) -> String {
+fn shown(line: &[CommandArgument]) -> String {
     let words: Vec<String> = line
         .iter()
         .map(|word| match word {
-            Word::Plain(text) => quoted(text),
-            Word::Secret(file) => format!("\"$(cat {})\"", quoted(&file.display().to_string())),
+            CommandArgument::Plain(text) => quoted(text),
+            CommandArgument::Secret(file) => {
+                format!("\"$(cat {})\"", quoted(&file.display().to_string()))
+            }
         })
         .collect();
     words.join(" ")
@@ -214,10 +217,10 @@ fn check_machine() -> Result<(), String> {
 
 /// Runs the `nvme connect` line. A key is on the command line of `nvme` while that runs, as
 /// nvme-cli has no other input for it.
-fn connect(line: &[Word]) -> Result<(), String> {
-    let word = |word: &Word| match word {
-        Word::Plain(text) => Ok(text.clone()),
-        Word::Secret(file) => {
+fn connect(line: &[CommandArgument]) -> Result<(), String> {
+    let word = |word: &CommandArgument| match word {
+        CommandArgument::Plain(text) => Ok(text.clone()),
+        CommandArgument::Secret(file) => {
             let key = io::read_secret(file).map_err(|error| error.to_string())?;
             let key = key.trim().to_owned();
             Secret::parse(&key).map_err(|e| format!("the key of {} is {e}", file.display()))?;

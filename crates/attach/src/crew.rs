@@ -20,7 +20,7 @@ use crate::survey::{Server, told};
 
 /// A message to the main thread from a queue's thread or from the thread of signals.
 #[derive(Debug)]
-pub(crate) enum CrewMessage {
+pub(crate) enum DeviceMessage {
     /// The queue has a connection. What it had in flight on an earlier one has ended.
     Connected { queue: u16 },
     /// The queue has lost its connection to the server, or could not establish one.
@@ -38,7 +38,7 @@ pub(crate) enum CrewMessage {
 
 /// The queues of a device: their number and sizes, and the server that they connect to.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct QueuePlan {
     /// Number of queues of the device.
     pub(crate) queues: u16,
     /// Maximum number of requests in flight on each queue.
@@ -59,18 +59,18 @@ pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of
                               device's requests wait for a successor (`nearflash attach recover`)";
 
 /// The threads that serve a device.
-pub(crate) struct Crew {
+pub(crate) struct DeviceThreads {
     threads: Vec<JoinHandle<()>>,
-    messages: Receiver<CrewMessage>,
+    messages: Receiver<DeviceMessage>,
     /// For each queue, `true` once the queue has had a connection to the server.
     connected: Vec<bool>,
     /// Number of queues whose threads have not ended.
     open: usize,
 }
 
-/// The reason that a crew's [`watch`](Crew::watch) came to its end.
+/// The reason that a crew's [`watch`](DeviceThreads::watch) came to its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum WatchEnd {
     /// The server's storage epoch may have changed, which must be recorded for a successor of this
     /// process.
     Epoch,
@@ -83,12 +83,12 @@ pub(crate) enum End {
     Cut,
 }
 
-impl Crew {
+impl DeviceThreads {
     /// Starts the threads. Each makes its queue and waits for requests.
     ///
     /// # Errors
     /// Fails if there can be no more threads, or no handler of signals.
-    pub(crate) fn start(plan: &Plan, file: &Arc<File>) -> Result<Crew, String> {
+    pub(crate) fn start(plan: &QueuePlan, file: &Arc<File>) -> Result<DeviceThreads, String> {
         let (sender, messages) = channel();
         let asked = sender.clone();
         let mut signals = Signals::new([SIGINT, SIGTERM])
@@ -96,7 +96,7 @@ impl Crew {
         let listen = move || {
             for _ in signals.forever() {
                 // The crew's end is the process's end.
-                let _ = asked.send(CrewMessage::Asked);
+                let _ = asked.send(DeviceMessage::Asked);
             }
         };
         spawn("signals", listen)?;
@@ -111,11 +111,11 @@ impl Crew {
                 let served = catch_unwind(AssertUnwindSafe(|| serve(queue, &plan, &file, &sender)));
                 drop(file);
                 let outcome = served.unwrap_or_else(|_| Err("the thread has panicked".to_owned()));
-                let _ = sender.send(CrewMessage::Ended { queue, outcome });
+                let _ = sender.send(DeviceMessage::Ended { queue, outcome });
             })?);
         }
         let connected = vec![false; usize::from(plan.queues)];
-        Ok(Crew { threads, messages, connected, open: usize::from(plan.queues) })
+        Ok(DeviceThreads { threads, messages, connected, open: usize::from(plan.queues) })
     }
 
     /// Waits for at most `limit` until every queue has had a connection. Returns `false` if the
@@ -130,10 +130,10 @@ impl Crew {
             let left = until.since(clock.now());
             match self.messages.recv_timeout(left) {
                 Ok(message) => match self.note(message)? {
-                    Some(End::Asked) => {
+                    Some(WatchEnd::Asked) => {
                         return Err("a signal ended the wait for the server".to_owned());
                     }
-                    Some(End::Cut) => return Err(CUT.to_owned()),
+                    Some(WatchEnd::Cut) => return Err(CUT.to_owned()),
                     _ => {}
                 },
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
@@ -147,7 +147,7 @@ impl Crew {
     ///
     /// # Errors
     /// Says which queue has failed.
-    pub(crate) fn watch(&mut self) -> Result<End, String> {
+    pub(crate) fn watch(&mut self) -> Result<WatchEnd, String> {
         loop {
             let message = self.messages.recv().map_err(|_| "all threads ended".to_owned())?;
             if let Some(end) = self.note(message)? {
@@ -163,31 +163,31 @@ impl Crew {
         }
     }
 
-    fn note(&mut self, message: CrewMessage) -> Result<Option<End>, String> {
+    fn note(&mut self, message: DeviceMessage) -> Result<Option<WatchEnd>, String> {
         match message {
-            CrewMessage::Connected { queue } => {
+            DeviceMessage::Connected { queue } => {
                 tracing::info!(queue, "connected");
                 self.connected[usize::from(queue)] = true;
-                return Ok(Some(End::Epoch));
+                return Ok(Some(WatchEnd::Epoch));
             }
-            CrewMessage::Lost { queue, why } => {
+            DeviceMessage::Lost { queue, why } => {
                 tracing::warn!(queue, "no connection: {}", told(why));
             }
-            CrewMessage::WritesLost { queue } => {
+            DeviceMessage::WritesLost { queue } => {
                 tracing::error!(
                     queue,
                     "the server's machine started anew and lost writes that were not flushed: a \
                      flush has failed"
                 );
-                return Ok(Some(End::Epoch));
+                return Ok(Some(WatchEnd::Epoch));
             }
-            CrewMessage::Ended { queue, outcome } => {
+            DeviceMessage::Ended { queue, outcome } => {
                 outcome.map_err(|error| format!("queue {queue} has failed: {error}"))?;
                 self.open -= 1;
-                return Ok((self.open == 0).then_some(End::Stopped));
+                return Ok((self.open == 0).then_some(WatchEnd::Stopped));
             }
-            CrewMessage::Asked => return Ok(Some(End::Asked)),
-            CrewMessage::Cut => return Ok(Some(End::Cut)),
+            DeviceMessage::Asked => return Ok(Some(WatchEnd::Asked)),
+            DeviceMessage::Cut => return Ok(Some(WatchEnd::Cut)),
         }
         Ok(None)
     }
@@ -199,20 +199,20 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// Returns the message with which a queue's thread passes news on.
-fn message(queue: u16, news: News) -> CrewMessage {
+fn message(queue: u16, news: News) -> DeviceMessage {
     match news {
-        News::Connected => CrewMessage::Connected { queue },
-        News::Lost(why) => CrewMessage::Lost { queue, why },
-        News::WritesLost => CrewMessage::WritesLost { queue },
+        News::Connected => DeviceMessage::Connected { queue },
+        News::Lost(why) => DeviceMessage::Lost { queue, why },
+        News::WritesLost => DeviceMessage::WritesLost { queue },
     }
 }
 
 /// Serves one queue until the device is stopped.
 fn serve<N: Network<Reactor = Ring>>(
     number: u16,
-    plan: &Plan,
+    plan: &QueuePlan,
     file: &Arc<File>,
-    sender: &Sender<CrewMessage>,
+    sender: &Sender<DeviceMessage>,
 ) -> Result<(), String> {
     let ring = Ring::for_block_device().map_err(|e| e.to_string())?;
     let identity = plan.identity + u128::from(number);

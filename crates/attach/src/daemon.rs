@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use client::block::{BlockForm, RANGE_BLOCKS_MAX, Terms};
 use contract::{NamespaceId, REQUEST_BYTES_MAX};
-use io::ublk::{BlockQueue, Control, guard_memory, is_there};
+use io::ublk::{BlockQueue, ControlDevice, guard_memory, is_there};
 use wire::ublk::{
     ANY_DEVICE, Basic, DeviceInfo, Discard, Parameters, attribute, feature, parameter, state,
 };
 use zerocopy::FromZeros;
 
-use crate::crew::{CUT, Crew, End, Plan};
+use crate::crew::{CUT, DeviceThreads, QueuePlan, WatchEnd};
 use crate::notify;
-use crate::options::Attach;
-use crate::record::{Record, Right, Volume};
+use crate::options::AttachOptions;
+use crate::record::{Record, ServiceLock, Volume};
 use crate::survey::{Server, identity};
 use crate::usage;
 
@@ -55,7 +55,7 @@ pub(crate) fn path(device: u32) -> PathBuf {
 ///
 /// # Errors
 /// Says in a sentence that the kernel has no such driver, or that only root may use it.
-pub(crate) fn open_control() -> Result<Control, String> {
+pub(crate) fn open_control() -> Result<ControlDevice, String> {
     if !is_there() {
         // Whether that was of use is seen below.
         let _ = Command::new("modprobe").arg("ublk_drv").output();
@@ -71,11 +71,15 @@ pub(crate) fn open_control() -> Result<Control, String> {
                     ended for root's devices only, so use sudo"
             .to_owned());
     }
-    Control::open().map_err(|e| e.to_string())
+    ControlDevice::open().map_err(|e| e.to_string())
 }
 
 /// Attaches a volume and serves it. If the volume is attached already, takes over its device.
-pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Result<(), String> {
+pub(crate) fn attach(
+    folder: &Path,
+    asked: &AttachOptions,
+    print: &dyn Fn(&str),
+) -> Result<(), String> {
     let mut control = open_control()?;
     check_features(&mut control)?;
     let volume = asked.volume();
@@ -96,7 +100,7 @@ pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Res
     let queues = server.queues(asked.queues)?;
     let made = add(&mut control, asked, queues)?;
     let device = made.device.get();
-    let right = Right::await_free(folder, device)?;
+    let right = ServiceLock::await_free(folder, device)?;
     let served = match &right {
         Some(_) => make(&mut control, folder, &made, &volume, server, form, print),
         None => Err(format!("another process locks {}", name(device))),
@@ -123,7 +127,7 @@ fn name(device: u32) -> String {
     path(device).display().to_string()
 }
 
-fn check_features(control: &mut Control) -> Result<(), String> {
+fn check_features(control: &mut ControlDevice) -> Result<(), String> {
     let features = control.features().map_err(|e| format!("cannot ask the ublk driver: {e}"))?;
     let missing: Vec<&str> =
         NEEDED.iter().filter(|(flag, _)| features & flag == 0).map(|(_, name)| *name).collect();
@@ -141,7 +145,7 @@ fn check_features(control: &mut Control) -> Result<(), String> {
 /// # Errors
 /// Says that the device with the number belongs to another volume or program.
 fn abandoned(
-    control: &mut Control,
+    control: &mut ControlDevice,
     folder: &Path,
     volume: &Volume,
     device: Option<u32>,
@@ -162,7 +166,7 @@ fn abandoned(
         }
         None => return Err(format!("{} was made by another program", name(device))),
     };
-    if state == state::DEAD && Right::await_free(folder, device)?.is_some() {
+    if state == state::DEAD && ServiceLock::await_free(folder, device)?.is_some() {
         // Its process has ended before there was a block device.
         control.delete(device).map_err(|e| format!("{} is not removed: {e}", name(device)))?;
         return Ok(None);
@@ -171,7 +175,11 @@ fn abandoned(
 }
 
 /// Makes the device in the driver, without a block device.
-fn add(control: &mut Control, asked: &Attach, queues: u16) -> Result<DeviceInfo, String> {
+fn add(
+    control: &mut ControlDevice,
+    asked: &AttachOptions,
+    queues: u16,
+) -> Result<DeviceInfo, String> {
     let mut info = DeviceInfo::new_zeroed();
     info.queues = queues.into();
     info.queue_depth = asked.depth.into();
@@ -187,7 +195,7 @@ fn add(control: &mut Control, asked: &Attach, queues: u16) -> Result<DeviceInfo,
 
 /// Creates the block device of a device that was just added, and serves it.
 fn make(
-    control: &mut Control,
+    control: &mut ControlDevice,
     folder: &Path,
     made: &DeviceInfo,
     volume: &Volume,
@@ -210,7 +218,8 @@ fn make(
     control.set_parameters(device, &parameters).map_err(refused)?;
     let plan = plan(made, server, client, volume, form.is_read_only);
     let (mut crew, file) = crew(&plan, device)?;
-    // The start reads the partition table, and the kernel's driver waits for that with its lock held.
+    // The start reads the partition table, and the kernel's driver waits for that with its lock
+    // held.
     if !crew.await_connections(CONNECT_MAX)? {
         return Err(format!("the server does not answer each queue within {CONNECT_MAX:?}"));
     }
@@ -222,13 +231,13 @@ fn make(
 /// Serves a device whose process has ended. Its requests go to the server again under the identity
 /// that they had, and only when the server has ended those of the lost connections.
 fn take_over(
-    mut control: Control,
+    mut control: ControlDevice,
     folder: &Path,
     record: Record,
     print: &dyn Fn(&str),
 ) -> Result<(), String> {
     let device = record.device;
-    let Some(_right) = Right::await_free(folder, device)? else {
+    let Some(_right) = ServiceLock::await_free(folder, device)? else {
         let process = record.process;
         return Err(format!("process {process} serves {}; a device has one", name(device)));
     };
@@ -251,7 +260,7 @@ fn take_over(
 }
 
 /// Begins the recovery of a device, once the kernel has noticed the end of the predecessor.
-fn start_recovery(control: &mut Control, device: u32) -> Result<(), String> {
+fn start_recovery(control: &mut ControlDevice, device: u32) -> Result<(), String> {
     let mut waited = Duration::ZERO;
     loop {
         match control.start_recovery(device) {
@@ -280,8 +289,8 @@ fn plan(
     identity: u128,
     volume: &Volume,
     is_read_only: bool,
-) -> Plan {
-    Plan {
+) -> QueuePlan {
+    QueuePlan {
         queues: info.queues.get(),
         depth: info.queue_depth.get(),
         identity,
@@ -297,12 +306,12 @@ fn plan(
 
 /// Starts the threads of a device, and opens its file. Before that, guards the process's memory,
 /// since the process must not wait for memory that the kernel frees by writing to this device.
-fn crew(plan: &Plan, device: u32) -> Result<(Crew, Arc<File>), String> {
+fn crew(plan: &QueuePlan, device: u32) -> Result<(DeviceThreads, Arc<File>), String> {
     if let Err(error) = guard_memory() {
         tracing::warn!("a shortage of memory may stop the device: {error}");
     }
     let file = open_file(device)?;
-    Ok((Crew::start(plan, &file)?, file))
+    Ok((DeviceThreads::start(plan, &file)?, file))
 }
 
 /// Opens the file of a device, once the kernel has closed that of a predecessor.
@@ -322,10 +331,10 @@ fn open_file(device: u32) -> Result<Arc<File>, String> {
 /// Serves a device until it is detached, or until a signal. After a signal, an unused device is
 /// removed. A used device waits for a successor of this process, and the call fails.
 fn serve(
-    control: &mut Control,
+    control: &mut ControlDevice,
     folder: &Path,
     device: u32,
-    mut crew: Crew,
+    mut crew: DeviceThreads,
     file: Arc<File>,
     server: &Server,
 ) -> Result<(), String> {
@@ -336,13 +345,13 @@ fn serve(
             tracing::warn!("a successor of this process may not know what was lost: {error}");
         }
         match crew.watch()? {
-            End::Stopped => break,
-            End::Epoch => continue,
-            End::Cut => {
+            WatchEnd::Stopped => break,
+            WatchEnd::Epoch => continue,
+            WatchEnd::Cut => {
                 await_stop(control, device)?;
                 continue;
             }
-            End::Asked => {}
+            WatchEnd::Asked => {}
         }
         let hold = match usage::hold(device) {
             Ok(hold) => hold,
@@ -367,7 +376,7 @@ fn serve(
 ///
 /// # Errors
 /// Says that it is not stopped: a successor of this process will serve all of its requests again.
-fn await_stop(control: &mut Control, device: u32) -> Result<(), String> {
+fn await_stop(control: &mut ControlDevice, device: u32) -> Result<(), String> {
     let mut waited = Duration::ZERO;
     while control.info(device).is_ok_and(|info| info.state.get() == state::LIVE) {
         if waited >= STOP_MAX {

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use io::ublk::Control;
+use io::ublk::ControlDevice;
 use wire::ublk::{feature, state};
 
 use crate::daemon::{open_control, path};
-use crate::record::{Record, Right};
+use crate::record::{Record, ServiceLock};
 use crate::survey::Server;
 use crate::usage;
 
@@ -106,7 +106,7 @@ pub(crate) fn detach(
     if found.state.get() == state::LIVE {
         stop(&mut control, device)?;
         // The process that serves the device removes it.
-        let right = Right::await_for(folder, device, STOP_MAX)?;
+        let right = ServiceLock::await_for(folder, device, STOP_MAX)?;
         let _right = right.ok_or_else(|| format!("the process of {place} does not end"))?;
         if Record::read(folder, device)?.is_some() {
             // The process has ended before it could.
@@ -119,7 +119,7 @@ pub(crate) fn detach(
              what waits (`attach detach --force {device}`)"
         ));
     } else {
-        let right = Right::await_free(folder, device)?;
+        let right = ServiceLock::await_free(folder, device)?;
         let _right = right.ok_or_else(|| format!("a process is about to serve {place}"))?;
         Record::remove(folder, device);
         control.delete(device).map_err(|error| format!("{place} is not removed: {error}"))?;
@@ -129,7 +129,7 @@ pub(crate) fn detach(
 }
 
 /// Stops a device in the kernel's driver, unless somebody uses it.
-fn stop(control: &mut Control, device: u32) -> Result<(), String> {
+fn stop(control: &mut ControlDevice, device: u32) -> Result<(), String> {
     let place = path(device);
     let hold = usage::hold(device)?;
     let stopped = control.stop(device);
@@ -142,7 +142,7 @@ fn read(folder: &Path, device: u32) -> Result<Record, String> {
     record.ok_or_else(|| format!("nothing is attached as {}", path(device).display()))
 }
 
-fn state_of(control: &mut Control, device: u32) -> &'static str {
+fn state_of(control: &mut ControlDevice, device: u32) -> &'static str {
     match control.info(device).map(|info| info.state.get()) {
         Ok(state::LIVE) => "serving",
         Ok(state::QUIESCED) => "waiting for a process: see `attach recover`",

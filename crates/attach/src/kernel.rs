@@ -10,21 +10,21 @@ use contract::Buf;
 use io::ublk::{self, BlockQueue};
 use wire::ublk::{IoDescriptor, Operation};
 
-use crate::crew::CrewMessage;
+use crate::crew::DeviceMessage;
 
 /// A queue of the kernel's ublk driver, as the driver of an engine.
 pub(crate) struct KernelQueue {
     queue: BlockQueue,
-    arrivals: Vec<ublk::Arrival>,
+    arrivals: Vec<ublk::BlockArrival>,
     /// The channel for the news that the kernel has cancelled commands; `None` once the news was
     /// sent.
-    cut: Option<Sender<CrewMessage>>,
+    cut: Option<Sender<DeviceMessage>>,
 }
 
 impl KernelQueue {
     /// Creates a queue with `depth` requests. The queue notifies `sender` if the driver cancels
     /// some of its commands.
-    pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<CrewMessage>) -> KernelQueue {
+    pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<DeviceMessage>) -> KernelQueue {
         KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)), cut: Some(sender) }
     }
 }
@@ -32,10 +32,10 @@ impl KernelQueue {
 impl Driver for KernelQueue {
     fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
         self.queue.poll(&mut self.arrivals, freed);
-        let arrived = |ublk::Arrival { tag, descriptor, need }| {
+        let arrived = |ublk::BlockArrival { tag, descriptor, need }| {
             let need = match need {
-                ublk::Need::Memory => Need::Memory,
-                ublk::Need::Service(buf) => Need::Service(buf),
+                ublk::RequestNeed::Memory => Need::Memory,
+                ublk::RequestNeed::Service(buf) => Need::Service(buf),
             };
             Arrival { tag, request: translated(&descriptor), need }
         };
@@ -44,7 +44,7 @@ impl Driver for KernelQueue {
             && let Some(sender) = self.cut.take()
         {
             // The crew's end is the process's end.
-            let _ = sender.send(CrewMessage::Cut);
+            let _ = sender.send(DeviceMessage::Cut);
         }
     }
 

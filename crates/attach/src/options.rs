@@ -6,7 +6,7 @@ use crate::record::{SPIN_MICROS, Volume, lasting};
 
 /// Options of a device to attach.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Attach {
+pub(crate) struct AttachOptions {
     /// Server with the volume, as reflex://HOST:PORT, reflex+unix:PATH, over TLS
     /// reflexs://HOST:PORT[?ca=FILE], or in packets reflex+udp://HOST:PORT[?key=FILE] or
     /// reflex+eth://INTERFACE/MAC[?key=FILE]
@@ -64,7 +64,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-impl Attach {
+impl AttachOptions {
     /// Returns the volume that is asked for.
     pub(crate) fn volume(&self) -> Volume {
         Volume {

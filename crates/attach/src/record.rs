@@ -202,22 +202,22 @@ fn place(folder: &Path, device: u32) -> PathBuf {
 
 /// The exclusive right to serve a device, which one process at a time holds until it ends.
 #[derive(Debug)]
-pub(crate) struct Right {
+pub(crate) struct ServiceLock {
     _file: File,
 }
 
-impl Right {
+impl ServiceLock {
     /// Takes the right, and waits a moment for a process that is about to end. Returns `None` if
     /// another process has the right.
     ///
     /// # Errors
     /// Names the file that stands for the right.
-    pub(crate) fn await_free(folder: &Path, device: u32) -> Result<Option<Right>, String> {
-        Right::await_for(folder, device, PATIENCE)
+    pub(crate) fn await_free(folder: &Path, device: u32) -> Result<Option<ServiceLock>, String> {
+        ServiceLock::await_for(folder, device, PATIENCE)
     }
 
-    /// Takes the right once the process that has it has ended, or returns `None` if it has not after
-    /// this time.
+    /// Takes the right once the process that has it has ended, or returns `None` if it has not
+    /// after this time.
     ///
     /// # Errors
     /// Names the file that stands for the right.
@@ -225,21 +225,21 @@ impl Right {
         folder: &Path,
         device: u32,
         limit: Duration,
-    ) -> Result<Option<Right>, String> {
+    ) -> Result<Option<ServiceLock>, String> {
         for _ in 0..limit.as_millis() / STEP.as_millis() {
-            if let Some(right) = Right::take(folder, device)? {
+            if let Some(right) = ServiceLock::take(folder, device)? {
                 return Ok(Some(right));
             }
             std::thread::sleep(STEP);
         }
-        Right::take(folder, device)
+        ServiceLock::take(folder, device)
     }
 
     /// Takes the right; `None` if another process has it.
     ///
     /// # Errors
     /// Names the file that stands for the right.
-    fn take(folder: &Path, device: u32) -> Result<Option<Right>, String> {
+    fn take(folder: &Path, device: u32) -> Result<Option<ServiceLock>, String> {
         let path = folder.join(format!("{device}.lock"));
         let failed = |error: std::io::Error| format!("cannot lock {}: {error}", path.display());
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -247,7 +247,7 @@ impl Right {
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Right { _file: file })),
+            Ok(()) => Ok(Some(ServiceLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -307,12 +307,12 @@ mod tests {
     #[test]
     fn one_process_at_a_time_has_the_right() {
         let folder = tempfile::tempdir().unwrap();
-        let right = Right::take(folder.path(), 0).unwrap();
+        let right = ServiceLock::take(folder.path(), 0).unwrap();
         assert!(right.is_some());
-        assert!(Right::take(folder.path(), 0).unwrap().is_none());
-        assert!(Right::take(folder.path(), 1).unwrap().is_some());
+        assert!(ServiceLock::take(folder.path(), 0).unwrap().is_none());
+        assert!(ServiceLock::take(folder.path(), 1).unwrap().is_some());
         drop(right);
-        assert!(Right::take(folder.path(), 0).unwrap().is_some());
+        assert!(ServiceLock::take(folder.path(), 0).unwrap().is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Address, Durability, Initiator, Loss, Options, Report, Version};
-use contract::{Control, EtherVia, NamespaceId, NamespaceInfo};
+use contract::{ControlRequest, EtherVia, NamespaceId, NamespaceInfo};
 use io::{
     ClientTls, Clock, Endpoint, Network, PacketKey, PacketSockets, Reactor, Ring, Sockets,
     SocketsConfig,
@@ -165,7 +165,7 @@ impl Server {
         let ring = Ring::new().map_err(|e| e.to_string())?;
         let mut initiator = self.initiator::<N>(&ring, 4, identity())?;
         let clock = Clock::start();
-        let question = Control::Info { tag: 0, namespace: namespace.map(NamespaceId) };
+        let question = ControlRequest::Info { tag: 0, namespace: namespace.map(NamespaceId) };
         initiator.control(clock.now(), None, question).expect("nothing else is in flight");
         let until = clock.now() + PATIENCE.min(self.options.outage_max);
         let (mut done, mut last) = (Vec::new(), None);

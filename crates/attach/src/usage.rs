@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use io::ublk::Hold;
+use io::ublk::ExclusiveHold;
 
 use crate::daemon::path;
 
@@ -20,9 +20,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Says who uses the device.
-pub(crate) fn hold(device: u32) -> Result<Hold, String> {
+pub(crate) fn hold(device: u32) -> Result<ExclusiveHold, String> {
     let place = path(device);
-    let hold = Hold::take(&place).map_err(|error| match error.kind() {
+    let hold = ExclusiveHold::take(&place).map_err(|error| match error.kind() {
         ErrorKind::ResourceBusy => format!(
             "{} is in use: unmount it, or take it out of the device above it, first",
             place.display()

@@ -9,14 +9,14 @@ use crate::layout::{CHUNK_BYTES, ORDER_MAX, PlaceRecord};
 
 /// The space of a file's data: 2^order contiguous chunks of virtual space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct FileSpace {
     /// Number of the first chunk, in chunks of 4 MiB from the beginning of virtual space.
     pub(crate) chunk: u32,
     /// The order: 2^order chunks.
     pub(crate) order: u8,
 }
 
-impl Place {
+impl FileSpace {
     /// Returns the number of chunks.
     pub(crate) fn chunks(self) -> u32 {
         1 << self.order
@@ -28,10 +28,10 @@ impl Place {
     }
 
     /// Returns the on-disk record of a place; `None` gives the record of no place.
-    pub(crate) fn record(place: Option<Place>) -> PlaceRecord {
+    pub(crate) fn record(place: Option<FileSpace>) -> PlaceRecord {
         match place {
             None => PlaceRecord::default(),
-            Some(Place { chunk, order }) => {
+            Some(FileSpace { chunk, order }) => {
                 PlaceRecord { chunk: chunk.into(), order_next: order + 1 }
             }
         }
@@ -39,9 +39,9 @@ impl Place {
 
     /// Returns the place that an on-disk record describes; `None` for no place. The order is not
     /// checked and may be too large.
-    pub(crate) fn of(record: PlaceRecord) -> Option<Place> {
+    pub(crate) fn of(record: PlaceRecord) -> Option<FileSpace> {
         let order = record.order_next.checked_sub(1)?;
-        Some(Place { chunk: record.chunk.get(), order })
+        Some(FileSpace { chunk: record.chunk.get(), order })
     }
 
     /// Returns `true` if the place lies within the first `chunks` chunks and begins at a multiple
@@ -72,7 +72,7 @@ impl Buddy {
     ///
     /// # Errors
     /// The index of a place that overlaps the one before.
-    pub(crate) fn rebuild(chunks: u32, used: &[Place]) -> Result<Buddy, usize> {
+    pub(crate) fn rebuild(chunks: u32, used: &[FileSpace]) -> Result<Buddy, usize> {
         let free = core::array::from_fn(|_| BTreeSet::new());
         let mut buddy = Buddy { free, chunks, chunks_free: 0 };
         let mut at = 0;
@@ -109,18 +109,18 @@ impl Buddy {
     }
 
     /// Takes a place of an order out of the smallest block that has room.
-    pub(crate) fn take(&mut self, order: u8) -> Option<Place> {
+    pub(crate) fn take(&mut self, order: u8) -> Option<FileSpace> {
         let from = (order..=ORDER_MAX).find(|o| !self.free[usize::from(*o)].is_empty())?;
         let chunk = self.free[usize::from(from)].pop_first()?;
         for smaller in order..from {
             self.free[usize::from(smaller)].insert(chunk + (1 << smaller));
         }
         self.chunks_free -= 1 << order;
-        Some(Place { chunk, order })
+        Some(FileSpace { chunk, order })
     }
 
     /// Takes a place of the largest free order from `most` down to `least`.
-    pub(crate) fn take_between(&mut self, least: u8, most: u8) -> Option<Place> {
+    pub(crate) fn take_between(&mut self, least: u8, most: u8) -> Option<FileSpace> {
         (least..=most).rev().find_map(|order| self.take(order))
     }
 
@@ -128,8 +128,8 @@ impl Buddy {
     ///
     /// # Panics
     /// Panics if a part of the place is free already.
-    pub(crate) fn give(&mut self, place: Place) {
-        let Place { mut chunk, mut order } = place;
+    pub(crate) fn give(&mut self, place: FileSpace) {
+        let FileSpace { mut chunk, mut order } = place;
         self.chunks_free += place.chunks();
         assert!(self.chunks_free <= self.chunks, "a place is given back once");
         while order < ORDER_MAX && self.free[usize::from(order)].remove(&(chunk ^ (1 << order))) {
@@ -141,7 +141,7 @@ impl Buddy {
 
     /// Returns the largest order, at most `most`, to which a place can grow without moving its
     /// beginning.
-    pub(crate) fn reach(&self, place: Place, most: u8) -> u8 {
+    pub(crate) fn reach(&self, place: FileSpace, most: u8) -> u8 {
         let mut order = place.order;
         while order < most {
             let buddy = place.chunk | 1 << order;
@@ -155,13 +155,13 @@ impl Buddy {
     }
 
     /// Grows a place to an order within its [reach](Buddy::reach).
-    pub(crate) fn grow(&mut self, place: Place, to: u8) -> Place {
+    pub(crate) fn grow(&mut self, place: FileSpace, to: u8) -> FileSpace {
         for order in place.order..to {
             let was = self.free[usize::from(order)].remove(&(place.chunk | 1 << order));
             assert!(was, "the buddy was free");
             self.chunks_free -= 1 << order;
         }
-        Place { order: to, ..place }
+        FileSpace { order: to, ..place }
     }
 }
 
@@ -173,15 +173,15 @@ mod tests {
     #[test]
     fn places_come_back_as_large_blocks() {
         let mut buddy = Buddy::rebuild(1000, &[]).unwrap();
-        let places: Vec<Place> = core::iter::from_fn(|| buddy.take(0)).collect();
+        let places: Vec<FileSpace> = core::iter::from_fn(|| buddy.take(0)).collect();
         assert_eq!((places.len(), buddy.chunks_free()), (1000, 0));
         for place in places {
             buddy.give(place);
         }
-        assert_eq!(buddy.take(9), Some(Place { chunk: 0, order: 9 }));
-        assert_eq!(buddy.take(8), Some(Place { chunk: 512, order: 8 }));
+        assert_eq!(buddy.take(9), Some(FileSpace { chunk: 0, order: 9 }));
+        assert_eq!(buddy.take(8), Some(FileSpace { chunk: 512, order: 8 }));
         assert_eq!(buddy.take(8), None);
-        assert_eq!(buddy.take_between(3, 8), Some(Place { chunk: 768, order: 7 }));
+        assert_eq!(buddy.take_between(3, 8), Some(FileSpace { chunk: 768, order: 7 }));
     }
 
     #[test]
@@ -190,22 +190,22 @@ mod tests {
         let place = buddy.take(0).unwrap();
         assert_eq!((buddy.reach(place, 3), buddy.reach(place, 22)), (3, 4));
         let place = buddy.grow(place, 2);
-        assert_eq!(place, Place { chunk: 0, order: 2 });
+        assert_eq!(place, FileSpace { chunk: 0, order: 2 });
         let next = buddy.take(2).unwrap();
         assert_eq!(buddy.reach(place, 4), 2);
         assert_eq!(buddy.reach(next, 4), 2, "an upper half does not grow");
         buddy.give(place);
         buddy.give(next);
-        assert_eq!(buddy.take(4), Some(Place { chunk: 0, order: 4 }));
+        assert_eq!(buddy.take(4), Some(FileSpace { chunk: 0, order: 4 }));
     }
 
     #[test]
     fn a_rebuilt_allocator_has_what_is_between_the_places() {
-        let used = [Place { chunk: 4, order: 2 }, Place { chunk: 8, order: 0 }];
+        let used = [FileSpace { chunk: 4, order: 2 }, FileSpace { chunk: 8, order: 0 }];
         let mut buddy = Buddy::rebuild(16, &used).unwrap();
         assert_eq!(buddy.chunks_free(), 11);
-        assert_eq!(buddy.take(2), Some(Place { chunk: 0, order: 2 }));
-        let overlapping = [Place { chunk: 4, order: 2 }, Place { chunk: 7, order: 0 }];
+        assert_eq!(buddy.take(2), Some(FileSpace { chunk: 0, order: 2 }));
+        let overlapping = [FileSpace { chunk: 4, order: 2 }, FileSpace { chunk: 7, order: 0 }];
         assert_eq!(Buddy::rebuild(16, &overlapping).unwrap_err(), 1);
     }
 

@@ -4,8 +4,8 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use crate::buddy::Place;
-use crate::words::{Chore, Ino, Work};
+use crate::buddy::FileSpace;
+use crate::words::{Chore, ChoreWork, Ino};
 
 /// The owner of the space that a chore (a discard or zeroing) cleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub(crate) enum Owner {
 
 /// A follow-up action of a durable commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum FollowUp {
     /// A discard or zeroing may begin for the owner.
-    Work(Owner, Work),
+    Work(Owner, ChoreWork),
     /// An inode without names and users is deleted.
     Condemn(Ino),
     /// A place was discarded and returns to the free space.
-    Free(Place),
+    Free(FileSpace),
     /// A file's data have moved.
     Landed(Ino),
 }
@@ -42,26 +42,26 @@ pub(crate) struct Chores {
     /// commit.
     pending: BTreeMap<Ino, u32>,
     /// Follow-up actions, by the number of the commit that must be durable first.
-    waiting: BTreeMap<u64, Vec<Deed>>,
+    waiting: BTreeMap<u64, Vec<FollowUp>>,
 }
 
 impl Chores {
     /// Queues a follow-up action until the commit is durable.
-    pub(crate) fn after(&mut self, commit: u64, deed: Deed) {
-        if let Deed::Work(Owner::Inode(ino), _) = deed {
+    pub(crate) fn after(&mut self, commit: u64, deed: FollowUp) {
+        if let FollowUp::Work(Owner::Inode(ino), _) = deed {
             *self.pending.entry(ino).or_default() += 1;
         }
         self.waiting.entry(commit).or_default().push(deed);
     }
 
     /// Removes and returns the follow-up actions of all commits up to `durable`.
-    pub(crate) fn ripe(&mut self, durable: u64) -> Vec<Deed> {
+    pub(crate) fn ripe(&mut self, durable: u64) -> Vec<FollowUp> {
         let later = self.waiting.split_off(&(durable + 1));
         core::mem::replace(&mut self.waiting, later).into_values().flatten().collect()
     }
 
     /// Queues work whose commit is durable.
-    pub(crate) fn queue(&mut self, owner: Owner, work: Work) {
+    pub(crate) fn queue(&mut self, owner: Owner, work: ChoreWork) {
         self.next += 1;
         self.owners.insert(self.next, owner);
         self.queue.push_back(Chore { number: self.next, work });

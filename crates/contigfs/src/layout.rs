@@ -16,7 +16,7 @@
 use core::mem::{offset_of, size_of};
 
 use crc::Crc32c;
-use wire::superblock::{Format, Found};
+use wire::superblock::{Format, SuperblockPage};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -191,7 +191,7 @@ pub struct InodeRecord {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PoolHead {
-    /// The use: [`Use`]. Zero if the page is free.
+    /// The use: [`PageUse`]. Zero if the page is free.
     pub kind: u8,
     /// Reserved bytes, which are zero.
     pub reserved: u8,
@@ -212,7 +212,7 @@ pub struct PoolHead {
 /// The use of a page of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Use {
+pub enum PageUse {
     /// Entries of a directory.
     Directory = 1,
     /// The page holds extended attributes.
@@ -238,7 +238,7 @@ const FORMAT: Format = Format { magic: MAGIC, versions: &[VERSION], checksum };
 
 impl Superblock {
     /// Decodes the superblock from a page, and checks it.
-    pub fn decode(page: &[u8]) -> Found<Superblock> {
+    pub fn decode(page: &[u8]) -> SuperblockPage<Superblock> {
         FORMAT.read(page)
     }
 
@@ -263,7 +263,7 @@ impl From<TimeRecord> for Time {
 
 /// The state of an inode's record on the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum InodeSlot {
     /// The record was never used.
     Fresh,
     /// The record is free, but was used before.
@@ -281,16 +281,16 @@ impl InodeRecord {
     }
 
     /// Classifies an inode record that was read from the device.
-    pub fn judge(&self) -> Slot {
+    pub fn judge(&self) -> InodeSlot {
         let bytes = self.as_bytes();
         if bytes.iter().all(|byte| *byte == 0) {
-            Slot::Fresh
+            InodeSlot::Fresh
         } else if self.crc.get() != checksum(&bytes[..offset_of!(InodeRecord, crc)]) {
-            Slot::Damaged
+            InodeSlot::Damaged
         } else if self.mode.get() == 0 {
-            Slot::Free
+            InodeSlot::Free
         } else {
-            Slot::Used
+            InodeSlot::Used
         }
     }
 
@@ -319,10 +319,12 @@ pub fn seal_inodes(page: &mut [u8; PAGE_BYTES]) {
     }
 }
 
-impl Use {
+impl PageUse {
     /// Returns the use with a number.
-    pub fn of(kind: u8) -> Option<Use> {
-        [Use::Directory, Use::Xattrs, Use::Target].into_iter().find(|one| *one as u8 == kind)
+    pub fn of(kind: u8) -> Option<PageUse> {
+        [PageUse::Directory, PageUse::Xattrs, PageUse::Target]
+            .into_iter()
+            .find(|one| *one as u8 == kind)
     }
 }
 

@@ -2,13 +2,14 @@
 //! much larger than its flash.
 //!
 //! [`create`] makes a file system, [`mount()`] reads one, [`check`] looks for faults. All of its
-//! metadata is in memory afterwards. A [`FileSystem`] applies [`Operation`]s at once, in memory, and
-//! collects the pages that they changed. The caller carries them out:
+//! metadata is in memory afterwards. A [`FileSystem`] applies [`Operation`]s at once, in memory,
+//! and collects the pages that they changed. The caller carries them out:
 //!
-//! 1. [`FileSystem::apply`] gives a [`Reply`]: an answer, and the event [`Until`] which it is not durable.
-//! 2. [`FileSystem::take_commit`] gives the pages to be written all or none. One commit is under way
-//!    at a time; [`FileSystem::commit_ended`] tells its end. What is applied meanwhile gathers for
-//!    the next.
+//! 1. [`FileSystem::apply`] gives a [`Reply`]: an answer, and the [event](AwaitedEvent) until which
+//!    it is not durable.
+//! 2. [`FileSystem::take_commit`] gives the pages to be written all or none. One commit is under
+//!    way at a time; [`FileSystem::commit_ended`] tells its end. What is applied meanwhile gathers
+//!    for the next.
 //! 3. [`FileSystem::take_chore`] gives discards and zeroes to be written once their commit is
 //!    durable; [`FileSystem::chore_ended`] tells that each is
 //!    durable. A commit may free the space that it cleaned.
@@ -19,8 +20,8 @@
 //! writes change are committed by fsync, by the last release, and by
 //! [`FileSystem::flush_attributes`], which the caller calls every second.
 //!
-//! [`FileSystem::extent`] gives the range of virtual space that a whole file has, so that the file can
-//! be exported as a device while nobody changes the file system.
+//! [`FileSystem::extent`] gives the range of virtual space that a whole file has, so that the file
+//! can be exported as a device while nobody changes the file system.
 //!
 //! There is no journal, and nothing to repair after a crash (docs/explanation/contiguous-files.md).
 //! This crate deliberately leaves out clocks, permissions (the kernel's `default_permissions`
@@ -56,6 +57,6 @@ pub use error::Error;
 pub use extent::{Extent, NoExtent, parts};
 pub use load::{Faults, is_superblock};
 pub use media::Pages;
-pub use mount::{Checked, Settings, Shape, check, create, mount, settle};
+pub use mount::{CheckReport, Settings, Shape, check, create, mount, settle};
 pub use system::FileSystem;
 pub use words::*;

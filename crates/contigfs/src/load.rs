@@ -8,14 +8,14 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use wire::superblock::{Found, Missing, Search};
+use wire::superblock::{MissingSuperblock, Search, SuperblockPage};
 
-use crate::buddy::{Buddy, Place};
+use crate::buddy::{Buddy, FileSpace};
 use crate::entries;
 use crate::error::Error;
 use crate::layout::{
-    CONTENT_BYTES, Geometry, INODES_PER_PAGE, InodeRecord, PAGE_BYTES, Slot, Superblock,
-    TABLE_START, Use, inodes_mut, is_sound_pool, pool_head,
+    CONTENT_BYTES, Geometry, INODES_PER_PAGE, InodeRecord, InodeSlot, PAGE_BYTES, PageUse,
+    Superblock, TABLE_START, inodes_mut, is_sound_pool, pool_head,
 };
 use crate::media::Pages;
 use crate::names::Names;
@@ -52,7 +52,7 @@ impl Faults {
 }
 
 /// The metadata of a file system as read from its volume.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedMetadata {
     pub(crate) uuid: [u8; 16],
     pub(crate) geometry: Geometry,
     pub(crate) table: Table,
@@ -79,7 +79,7 @@ struct Links {
 /// Returns `true` if a page is a copy of the superblock of a file system, of any version, sound or
 /// damaged. The copies are the first two pages of a volume.
 pub fn is_superblock(page: &[u8]) -> bool {
-    !matches!(Superblock::decode(page), Found::Nothing)
+    !matches!(Superblock::decode(page), SuperblockPage::Nothing)
 }
 
 /// Finds the superblock of a volume.
@@ -96,9 +96,9 @@ pub(crate) fn superblock<P: Pages>(pages: &mut P) -> Result<Superblock, Error> {
         search.take(Superblock::decode(copy), |_, _| false);
     }
     search.end().map_err(|missing| match missing {
-        Missing::Version(version) => Error::Version(version),
-        Missing::Damaged => Error::Damaged,
-        Missing::Nothing => Error::Nothing,
+        MissingSuperblock::Version(version) => Error::Version(version),
+        MissingSuperblock::Damaged => Error::Damaged,
+        MissingSuperblock::Nothing => Error::Nothing,
     })
 }
 
@@ -106,13 +106,13 @@ pub(crate) fn superblock<P: Pages>(pages: &mut P) -> Result<Superblock, Error> {
 ///
 /// # Errors
 /// When there is no superblock to start from, or the volume fails.
-pub(crate) fn load<P: Pages>(pages: &mut P, seed: u64) -> Result<Loaded, Error> {
+pub(crate) fn load<P: Pages>(pages: &mut P, seed: u64) -> Result<LoadedMetadata, Error> {
     let block = superblock(pages)?;
     let geometry = Geometry::of(&block).ok_or(Error::Damaged)?;
     if pages.pages() < geometry.pages {
         return Err(Error::Shrunk(pages.pages(), geometry.pages));
     }
-    let mut loaded = Loaded {
+    let mut loaded = LoadedMetadata {
         uuid: block.uuid,
         geometry,
         table: Table::new(geometry.inodes),
@@ -164,18 +164,18 @@ fn each_page<P: Pages>(
 
 /// The pool pages of extended attributes and link targets: by inode and use, then by index, the
 /// page numbers.
-type Blobs = BTreeMap<(Ino, Use), BTreeMap<u32, u32>>;
+type Blobs = BTreeMap<(Ino, PageUse), BTreeMap<u32, u32>>;
 
-impl Loaded {
+impl LoadedMetadata {
     /// Takes a page of the table. Damaged records are faults, and count as free.
     fn take_inodes(&mut self, page: u64, mut image: Image) {
         let first = page as u32 * INODES_PER_PAGE;
         for (ino, record) in (first..).zip(inodes_mut(&mut image)) {
             let fault = match record.judge() {
-                Slot::Fresh | Slot::Free => None,
-                Slot::Damaged => Some("its checksum is wrong"),
-                Slot::Used if ino == 0 => Some("there is no inode 0"),
-                Slot::Used => fault_of(record),
+                InodeSlot::Fresh | InodeSlot::Free => None,
+                InodeSlot::Damaged => Some("its checksum is wrong"),
+                InodeSlot::Used if ino == 0 => Some("there is no inode 0"),
+                InodeSlot::Used => fault_of(record),
             };
             if let Some(fault) = fault {
                 self.faults.push(format!("inode {ino}: {fault}"));
@@ -191,8 +191,10 @@ impl Loaded {
         let (ino, index) = (head.owner.get(), head.index.get());
         let (kind, fault) = self.judge_pool(&image);
         let fault = fault.or_else(|| match kind {
-            Some(Use::Directory) if self.names.has_page(ino, index) => Some("its number is taken"),
-            Some(Use::Directory) => entries::verify(content(&image)).err(),
+            Some(PageUse::Directory) if self.names.has_page(ino, index) => {
+                Some("its number is taken")
+            }
+            Some(PageUse::Directory) => entries::verify(content(&image)).err(),
             Some(what) => match blobs.entry((ino, what)).or_default().entry(index) {
                 Entry::Occupied(_) => Some("its number is taken"),
                 Entry::Vacant(free) => {
@@ -208,15 +210,15 @@ impl Loaded {
         }
         self.links.entry(ino).or_default().pool_pages += 1;
         self.pool.load(page, image);
-        if kind == Some(Use::Directory) {
+        if kind == Some(PageUse::Directory) {
             self.names.load(&self.pool, ino, index, page);
         }
     }
 
     /// Judges the head of a page of the pool.
-    fn judge_pool(&self, image: &Image) -> (Option<Use>, Option<&'static str>) {
+    fn judge_pool(&self, image: &Image) -> (Option<PageUse>, Option<&'static str>) {
         let head = pool_head(image);
-        let kind = Use::of(head.kind);
+        let kind = PageUse::of(head.kind);
         if !is_sound_pool(image) {
             return (kind, Some("its checksum is wrong"));
         }
@@ -229,9 +231,9 @@ impl Loaded {
         let is = record.mode.get() & S_IFMT;
         let (fits, most) = match kind {
             None => return (kind, Some("its use is unknown")),
-            Some(Use::Directory) => (is == S_IFDIR, record.size.get() / PAGE_BYTES as u64),
-            Some(Use::Target) => (is == S_IFLNK, BLOB_PAGES_MAX as u64),
-            Some(Use::Xattrs) => (true, BLOB_PAGES_MAX as u64),
+            Some(PageUse::Directory) => (is == S_IFDIR, record.size.get() / PAGE_BYTES as u64),
+            Some(PageUse::Target) => (is == S_IFLNK, BLOB_PAGES_MAX as u64),
+            Some(PageUse::Xattrs) => (true, BLOB_PAGES_MAX as u64),
         };
         let fault = match () {
             () if !fits => Some("the inode is of another type"),
@@ -250,14 +252,14 @@ impl Loaded {
             }
             self.pool.set_blob(ino, what, pages.into_values().collect());
             let bytes = self.pool.read_blob(ino, what);
-            if what == Use::Xattrs && !are_records(&bytes) {
+            if what == PageUse::Xattrs && !are_records(&bytes) {
                 self.faults.push(format!("inode {ino}: its attributes are damaged"));
             }
         }
         let mut faults = Vec::new();
         for (ino, record) in self.table.iter() {
             let is_link = record.mode.get() & S_IFMT == S_IFLNK;
-            let bytes = if is_link { self.pool.read_blob(ino, Use::Target).len() } else { 0 };
+            let bytes = if is_link { self.pool.read_blob(ino, PageUse::Target).len() } else { 0 };
             if is_link && bytes as u64 != record.size.get() {
                 faults.push(format!("inode {ino}: its target has another length than its size"));
             }
@@ -374,17 +376,18 @@ impl Loaded {
     /// Builds the allocator out of the places of all inodes.
     fn take_places(&mut self) {
         let chunks = self.geometry.chunks();
-        let mut used: Vec<(Place, Ino)> = Vec::new();
+        let mut used: Vec<(FileSpace, Ino)> = Vec::new();
         let mut faults = Vec::new();
         for (ino, record) in self.table.iter() {
-            let places = [Place::of(record.place), Place::of(record.other)];
+            let places = [FileSpace::of(record.place), FileSpace::of(record.other)];
             for place in places.into_iter().flatten() {
                 match place.is_sound(chunks) {
                     true => used.push((place, ino)),
                     false => faults.push(format!("inode {ino}: its place is impossible")),
                 }
             }
-            let bytes = places[0].filter(|place| place.is_sound(chunks)).map_or(0, Place::bytes);
+            let bytes =
+                places[0].filter(|place| place.is_sound(chunks)).map_or(0, FileSpace::bytes);
             let is_file = record.mode.get() & S_IFMT == S_IFREG;
             if is_file && record.size.get() > bytes {
                 faults.push(format!("inode {ino}: its size is beyond its place"));
@@ -392,7 +395,7 @@ impl Loaded {
         }
         used.sort_unstable();
         while let Err(index) = {
-            let places: Vec<Place> = used.iter().map(|(place, _)| *place).collect();
+            let places: Vec<FileSpace> = used.iter().map(|(place, _)| *place).collect();
             Buddy::rebuild(chunks, &places).map(|space| self.space = space)
         } {
             let (_, ino) = used.remove(index);
@@ -423,10 +426,10 @@ fn fault_of(record: &InodeRecord) -> Option<&'static str> {
     }
 }
 
-fn noun(what: Use) -> &'static str {
+fn noun(what: PageUse) -> &'static str {
     match what {
-        Use::Directory => "entries",
-        Use::Xattrs => "attributes",
-        Use::Target => "target",
+        PageUse::Directory => "entries",
+        PageUse::Xattrs => "attributes",
+        PageUse::Target => "target",
     }
 }

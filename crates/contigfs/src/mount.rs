@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use wire::superblock::Found;
+use wire::superblock::SuperblockPage;
 use zerocopy::FromZeros;
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::media::Pages;
 use crate::operations::data;
 use crate::state::State;
 use crate::system::FileSystem;
-use crate::words::{Image, ROOT, S_IFDIR, Time, Work};
+use crate::words::{ChoreWork, Image, ROOT, S_IFDIR, Time};
 
 /// Pages that are discarded at once when a file system is made.
 const DISCARD_PAGES: u64 = 1 << 20;
@@ -92,7 +92,7 @@ pub fn create<P: Pages>(
     }
     let mut bytes = vec![0; 2 * PAGE_BYTES];
     pages.read(0, &mut bytes)?;
-    let is_ours = |page: &[u8]| !matches!(Superblock::decode(page), Found::Nothing);
+    let is_ours = |page: &[u8]| !matches!(Superblock::decode(page), SuperblockPage::Nothing);
     if bytes.chunks(PAGE_BYTES).any(is_ours) {
         return Err(Error::InUse);
     }
@@ -186,10 +186,10 @@ fn carry_out<P: Pages>(system: &mut FileSystem, pages: &mut P) -> Result<(), Err
 }
 
 /// Carries out the work of a chore.
-fn work<P: Pages>(pages: &mut P, work: Work) -> Result<(), contract::Status> {
+fn work<P: Pages>(pages: &mut P, work: ChoreWork) -> Result<(), contract::Status> {
     match work {
-        Work::Discard { page, pages: count } => pages.discard(page, count),
-        Work::Zero { at, bytes } => {
+        ChoreWork::Discard { page, pages: count } => pages.discard(page, count),
+        ChoreWork::Zero { at, bytes } => {
             let page = at / PAGE_BYTES as u64;
             let from = (at % PAGE_BYTES as u64) as usize;
             let mut image = Box::new([0; PAGE_BYTES]);
@@ -206,7 +206,7 @@ fn work<P: Pages>(pages: &mut P, work: Work) -> Result<(), contract::Status> {
 
 /// The findings of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Number of inodes in use.
     pub inodes: u64,
     /// Inodes without names, which the next mount takes apart.
@@ -225,11 +225,11 @@ pub struct Checked {
 ///
 /// # Errors
 /// When there is no superblock to start from, or the volume fails.
-pub fn check<P: Pages>(pages: &mut P) -> Result<Checked, Error> {
+pub fn check<P: Pages>(pages: &mut P) -> Result<CheckReport, Error> {
     let loaded = load(pages, 0)?;
     let inodes: Vec<_> = loaded.table.iter().collect();
     let files = inodes.iter().filter(|(_, record)| record.place.order_next != 0);
-    Ok(Checked {
+    Ok(CheckReport {
         inodes: inodes.len() as u64,
         nameless: inodes.iter().filter(|(_, record)| record.nlink.get() == 0).count() as u64,
         names: inodes.iter().map(|(ino, _)| u64::from(loaded.names.count(*ino))).sum(),

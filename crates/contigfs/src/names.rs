@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entries::{self, Entry};
-use crate::layout::{CONTENT_BYTES, InodeRecord, Use};
+use crate::layout::{CONTENT_BYTES, InodeRecord, PageUse};
 use crate::pool::{Pool, content};
 use crate::words::Ino;
 
@@ -13,7 +13,7 @@ const PLACES_PER_PAGE: u32 = (CONTENT_BYTES as u32).next_power_of_two() / 8;
 
 /// The position of a directory entry: the index of the entry's page in the directory and the offset
 /// there, in units of 8 bytes.
-pub(crate) type Place = u32;
+pub(crate) type EntryPosition = u32;
 
 /// A directory's pages.
 #[derive(Debug, Default)]
@@ -27,16 +27,16 @@ struct Directory {
 
 /// A name that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundName {
     /// The position of the directory entry that has the name.
-    pub(crate) place: Place,
+    pub(crate) place: EntryPosition,
     /// Number of the inode that the directory entry names.
     pub(crate) ino: Ino,
 }
 
 /// The pages of the pool that a change touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touched {
+pub(crate) struct TouchedPages {
     /// Number of the changed page in the metadata pool.
     pub(crate) page: u32,
     /// `true` if the page was allocated for this change, and holds its first entry.
@@ -50,15 +50,15 @@ pub(crate) struct Touched {
 pub(crate) struct Names {
     directories: BTreeMap<Ino, Directory>,
     /// Directory, hash of the name, place. Finds a name among millions without moving any.
-    index: BTreeSet<(Ino, u32, Place)>,
+    index: BTreeSet<(Ino, u32, EntryPosition)>,
     seed: u64,
 }
 
-fn split(place: Place) -> (usize, usize) {
+fn split(place: EntryPosition) -> (usize, usize) {
     ((place / PLACES_PER_PAGE) as usize, (place % PLACES_PER_PAGE) as usize * 8)
 }
 
-fn join(page: usize, offset: usize) -> Place {
+fn join(page: usize, offset: usize) -> EntryPosition {
     page as u32 * PLACES_PER_PAGE + offset as u32 / 8
 }
 
@@ -115,18 +115,23 @@ impl Names {
     }
 
     /// Returns the entry at a place.
-    pub(crate) fn entry<'a>(&self, pool: &'a Pool, ino: Ino, place: Place) -> Option<Entry<'a>> {
+    pub(crate) fn entry<'a>(
+        &self,
+        pool: &'a Pool,
+        ino: Ino,
+        place: EntryPosition,
+    ) -> Option<Entry<'a>> {
         let (page, offset) = split(place);
         let page = (*self.directories.get(&ino)?.pages.get(page)?)?;
         entries::entry_at(content(pool.page(page)), offset)
     }
 
     /// Looks a name up in a directory; returns `None` if the directory has no such name.
-    pub(crate) fn find(&self, pool: &Pool, ino: Ino, name: &[u8]) -> Option<Found> {
+    pub(crate) fn find(&self, pool: &Pool, ino: Ino, name: &[u8]) -> Option<FoundName> {
         let hash = hash(self.seed, name);
-        let places = self.index.range((ino, hash, 0)..=(ino, hash, Place::MAX));
+        let places = self.index.range((ino, hash, 0)..=(ino, hash, EntryPosition::MAX));
         places.filter_map(|(_, _, place)| Some((*place, self.entry(pool, ino, *place)?))).find_map(
-            |(place, entry)| (entry.name == name).then_some(Found { place, ino: entry.ino }),
+            |(place, entry)| (entry.name == name).then_some(FoundName { place, ino: entry.ino }),
         )
     }
 
@@ -135,8 +140,8 @@ impl Names {
         &'a self,
         pool: &'a Pool,
         ino: Ino,
-        from: Place,
-    ) -> impl Iterator<Item = (Place, Entry<'a>)> {
+        from: EntryPosition,
+    ) -> impl Iterator<Item = (EntryPosition, Entry<'a>)> {
         let pages = self.directories.get(&ino).map_or(&[][..], |directory| &directory.pages);
         let (first, _) = split(from);
         let pages =
@@ -164,7 +169,7 @@ impl Names {
         (ino, record): (Ino, &InodeRecord),
         name: &[u8],
         (of, of_record): (Ino, &InodeRecord),
-    ) -> Touched {
+    ) -> TouchedPages {
         let directory = self.directories.entry(ino).or_default();
         let need = entries::record_bytes(name);
         let room = |room: &u16| usize::from(*room) >= need;
@@ -178,7 +183,7 @@ impl Names {
         let (page, is_new) = match directory.pages[at] {
             Some(page) => (page, false),
             None => {
-                let page = pool.take(ino, record, Use::Directory, at as u32);
+                let page = pool.take(ino, record, PageUse::Directory, at as u32);
                 entries::clear(pool.content_mut(page));
                 directory.pages[at] = Some(page);
                 (page, true)
@@ -190,11 +195,16 @@ impl Names {
         directory.rooms[at] = entries::room(content) as u16;
         directory.entries += 1;
         self.index.insert((ino, hash(self.seed, name), join(at, offset)));
-        Touched { page, is_new, is_cleared: false }
+        TouchedPages { page, is_new, is_cleared: false }
     }
 
     /// Removes the entry at a place.
-    pub(crate) fn remove(&mut self, pool: &mut Pool, ino: Ino, place: Place) -> Touched {
+    pub(crate) fn remove(
+        &mut self,
+        pool: &mut Pool,
+        ino: Ino,
+        place: EntryPosition,
+    ) -> TouchedPages {
         let entry = self.entry(pool, ino, place).expect("the place has an entry");
         let was = self.index.remove(&(ino, hash(self.seed, entry.name), place));
         assert!(was, "the index has all entries");
@@ -216,7 +226,7 @@ impl Names {
                 self.directories.remove(&ino);
             }
         }
-        Touched { page, is_new: false, is_cleared }
+        TouchedPages { page, is_new: false, is_cleared }
     }
 
     /// Makes an existing directory entry name another inode.
@@ -224,14 +234,14 @@ impl Names {
         &mut self,
         pool: &mut Pool,
         ino: Ino,
-        place: Place,
+        place: EntryPosition,
         (of, record): (Ino, &InodeRecord),
-    ) -> Touched {
+    ) -> TouchedPages {
         let (at, offset) = split(place);
         let page = self.directories[&ino].pages[at].expect("the page has an entry");
         let kind = record.mode.get() & crate::words::S_IFMT;
         let generation = record.generation.get();
         entries::set_inode(pool.content_mut(page), offset, of, generation, kind);
-        Touched { page, is_new: false, is_cleared: false }
+        TouchedPages { page, is_new: false, is_cleared: false }
     }
 }

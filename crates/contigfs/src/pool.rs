@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 use crate::layout::{
-    CONTENT_BYTES, InodeRecord, PAGE_BYTES, PoolHead, Use, pool_head, set_pool_head,
+    CONTENT_BYTES, InodeRecord, PAGE_BYTES, PageUse, PoolHead, pool_head, set_pool_head,
 };
 use crate::words::{Image, Ino};
 
@@ -27,7 +27,7 @@ pub(crate) struct Pool {
     /// Pages that are not free: in use, or cleared and not yet given back.
     taken: u32,
     /// The pages of attributes and targets.
-    blobs: BTreeMap<(Ino, Use), Vec<u32>>,
+    blobs: BTreeMap<(Ino, PageUse), Vec<u32>>,
 }
 
 /// Returns the content of a page.
@@ -52,7 +52,7 @@ impl Pool {
     }
 
     /// Tells the pages of an inode's attributes or target.
-    pub(crate) fn set_blob(&mut self, ino: Ino, what: Use, pages: Vec<u32>) {
+    pub(crate) fn set_blob(&mut self, ino: Ino, what: PageUse, pages: Vec<u32>) {
         self.blobs.insert((ino, what), pages);
     }
 
@@ -67,7 +67,13 @@ impl Pool {
     }
 
     /// Takes the lowest free page for an inode. The caller has looked that one is free.
-    pub(crate) fn take(&mut self, ino: Ino, record: &InodeRecord, what: Use, index: u32) -> u32 {
+    pub(crate) fn take(
+        &mut self,
+        ino: Ino,
+        record: &InodeRecord,
+        what: PageUse,
+        index: u32,
+    ) -> u32 {
         let page = self.free.pop_first().unwrap_or_else(|| {
             assert!(self.fresh < self.pages(), "a page is free");
             self.fresh += 1;
@@ -119,7 +125,7 @@ impl Pool {
     }
 
     /// Returns an inode's attributes or target as bytes.
-    pub(crate) fn read_blob(&self, ino: Ino, what: Use) -> Vec<u8> {
+    pub(crate) fn read_blob(&self, ino: Ino, what: PageUse) -> Vec<u8> {
         let mut bytes = Vec::new();
         for page in self.blobs.get(&(ino, what)).into_iter().flatten() {
             let image = self.page(*page);
@@ -130,7 +136,7 @@ impl Pool {
     }
 
     /// Returns how many pages writing an inode's attributes or target would add.
-    pub(crate) fn blob_growth(&self, ino: Ino, what: Use, bytes: usize) -> usize {
+    pub(crate) fn blob_growth(&self, ino: Ino, what: PageUse, bytes: usize) -> usize {
         let has = self.blobs.get(&(ino, what)).map_or(0, Vec::len);
         bytes.div_ceil(CONTENT_BYTES).saturating_sub(has)
     }
@@ -141,7 +147,7 @@ impl Pool {
         &mut self,
         ino: Ino,
         record: &InodeRecord,
-        what: Use,
+        what: PageUse,
         bytes: &[u8],
     ) -> (Vec<u32>, Vec<u32>) {
         assert!(bytes.len() <= BLOB_BYTES_MAX, "attributes and targets have a maximum");

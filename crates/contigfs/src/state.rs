@@ -3,29 +3,30 @@
 //!
 //! A file is taken apart in two commits. With the first, its inode has no name. Then its data is
 //! discarded, durably. With the second, its inode and its place are free; it waits until a commit
-//! is taken for another reason. So free space is clean at any crash, and a mount finds what was left.
+//! is taken for another reason. So free space is clean at any crash, and a mount finds what was
+//! left.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use crate::buddy::{Buddy, Place};
-use crate::chores::{Chores, Deed, Owner};
+use crate::buddy::{Buddy, FileSpace};
+use crate::chores::{Chores, FollowUp, Owner};
 use crate::errno::Errno;
 use crate::layout::{
-    CHUNK_PAGES, FLAG_EXTENDING, Geometry, InodeRecord, PAGE_BYTES, Use, seal_inodes, seal_pool,
+    CHUNK_PAGES, FLAG_EXTENDING, Geometry, InodeRecord, PAGE_BYTES, PageUse, seal_inodes, seal_pool,
 };
 use crate::ledger::{Ledger, OPERATION_PAGES_MAX};
-use crate::names::{Names, Touched};
+use crate::names::{Names, TouchedPages};
 use crate::pool::{BLOB_PAGES_MAX, Pool};
 use crate::table::Table;
-use crate::words::{Commit, Image, Ino, Move, S_IFMT, Until, Work};
+use crate::words::{AwaitedEvent, ChoreWork, Commit, Image, Ino, Move, S_IFMT};
 
 /// Maximum number of pages that freeing an inode changes: its own, attributes, target.
 const RECLAIM_PAGES_MAX: usize = 1 + 2 * BLOB_PAGES_MAX;
 
 /// The users of an inode. An inode with users stays when its last name goes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hold {
+pub(crate) struct InodeUsers {
     /// Lookups that were answered and not forgotten.
     pub(crate) lookups: u64,
     /// Openings that were not released.
@@ -40,7 +41,7 @@ pub(crate) struct Hold {
 
 /// The stage of a move of a file's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moving {
+pub(crate) enum MoveStage {
     /// The new place is being claimed by this commit. Ended by the caller that asks again.
     Claiming(u64),
     /// The caller copies; so many pages are promised to the rest of the copy. Ended by its call of
@@ -57,7 +58,7 @@ pub(crate) enum Moving {
 
 /// A freeing that waits for the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reclaim {
+enum PendingReclaim {
     /// An inode whose data are discarded.
     Inode(Ino),
     /// The second place of an inode, whose content was discarded.
@@ -66,7 +67,7 @@ enum Reclaim {
 
 /// The physical space of the volume, as the volume's owner last reported it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct PhysicalSpace {
     pub(crate) pages: u64,
     pub(crate) pages_free: u64,
     /// Pages that writes and moves under way may take.
@@ -76,18 +77,19 @@ pub(crate) struct Room {
 /// Free pages that are left for commits: below it, nothing is written but names that go.
 const ROOM_PAGES_MIN: u64 = 256;
 
-/// Free pages that growth leaves beside them to writes within files, which may lie in holes: a share
-/// of the volume, and at most so many.
+/// Free pages that growth leaves beside them to writes within files, which may lie in holes: a
+/// share of the volume, and at most so many.
 const ROOM_WITHIN_SHARE: u64 = 64;
 const ROOM_WITHIN_MAX: u64 = 4096;
 
-impl Room {
+impl PhysicalSpace {
     /// Returns the number of free pages, without those that are promised to operations in progress.
     fn left(&self) -> u64 {
         self.pages_free.saturating_sub(self.promised)
     }
 
-    /// Promises free pages to a write or a move; `grows` if they may lie behind the end of the file.
+    /// Promises free pages to a write or a move; `grows` if they may lie behind the end of the
+    /// file.
     ///
     /// # Errors
     /// [`Errno::NOSPC`] if too few would be left.
@@ -111,18 +113,18 @@ impl Room {
 
 /// The reason why an operation does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// The operation is refused.
     Refused(Errno),
     /// The operation is to be applied again.
-    Again(Until),
+    Again(AwaitedEvent),
     /// The caller is to move a file's data.
     Move(Move),
 }
 
-impl From<Errno> for Stop {
-    fn from(errno: Errno) -> Stop {
-        Stop::Refused(errno)
+impl From<Errno> for StopReason {
+    fn from(errno: Errno) -> StopReason {
+        StopReason::Refused(errno)
     }
 }
 
@@ -136,15 +138,15 @@ pub(crate) struct State {
     pub(crate) space: Buddy,
     pub(crate) ledger: Ledger,
     pub(crate) chores: Chores,
-    pub(crate) holds: BTreeMap<Ino, Hold>,
-    pub(crate) moves: BTreeMap<Ino, Moving>,
+    pub(crate) holds: BTreeMap<Ino, InodeUsers>,
+    pub(crate) moves: BTreeMap<Ino, MoveStage>,
     /// The inodes whose place or flag was changed and is not durable yet, each with the number of
     /// the commit that has the change.
     pub(crate) claims: BTreeMap<Ino, u64>,
     /// Inodes that are taken apart.
     condemned: BTreeSet<Ino>,
-    reclaims: VecDeque<Reclaim>,
-    pub(crate) room: Room,
+    reclaims: VecDeque<PendingReclaim>,
+    pub(crate) room: PhysicalSpace,
     /// Commits, chores and promises of space that have ended.
     ended: u64,
 }
@@ -164,11 +166,16 @@ fn image(geometry: &Geometry, table: &Table, pool: &Pool, page: u64) -> Image {
 }
 
 /// Returns the discard of the pages of a place from a byte on.
-pub(crate) fn discard(geometry: &Geometry, place: Place, from: u64, to: u64) -> Option<Work> {
+pub(crate) fn discard(
+    geometry: &Geometry,
+    place: FileSpace,
+    from: u64,
+    to: u64,
+) -> Option<ChoreWork> {
     let first = from.div_ceil(PAGE_BYTES as u64);
     let end = to.min(place.bytes()).div_ceil(PAGE_BYTES as u64);
     let page = geometry.chunk_page(place.chunk) + first;
-    (first < end).then(|| Work::Discard { page, pages: end - first })
+    (first < end).then(|| ChoreWork::Discard { page, pages: end - first })
 }
 
 impl State {
@@ -192,7 +199,7 @@ impl State {
             claims: BTreeMap::new(),
             condemned: BTreeSet::new(),
             reclaims: VecDeque::new(),
-            room: Room { pages: geometry.pages, pages_free: geometry.pages, promised: 0 },
+            room: PhysicalSpace { pages: geometry.pages, pages_free: geometry.pages, promised: 0 },
             ended: 0,
         }
     }
@@ -234,7 +241,7 @@ impl State {
     }
 
     /// Notes that a page of an inode's directory changed.
-    pub(crate) fn dirty_entry(&mut self, ino: Ino, touched: Touched) {
+    pub(crate) fn dirty_entry(&mut self, ino: Ino, touched: TouchedPages) {
         let record = self.table.at(ino);
         let pages = record.pool_pages.get() + u32::from(touched.is_new);
         record.pool_pages = (pages - u32::from(touched.is_cleared)).into();
@@ -246,13 +253,13 @@ impl State {
         let at = self.geometry.pool_start() + u64::from(page);
         let commit = self.ledger.dirty(at);
         if is_cleared {
-            let work = Work::Discard { page: at, pages: 1 };
-            self.chores.after(commit, Deed::Work(Owner::Pool(page), work));
+            let work = ChoreWork::Discard { page: at, pages: 1 };
+            self.chores.after(commit, FollowUp::Work(Owner::Pool(page), work));
         }
     }
 
     /// Writes an inode's attributes or target. The caller has looked that there is space.
-    pub(crate) fn write_blob(&mut self, ino: Ino, what: Use, bytes: &[u8]) {
+    pub(crate) fn write_blob(&mut self, ino: Ino, what: PageUse, bytes: &[u8]) {
         let record = *self.table.at(ino);
         let growth = self.pool.blob_growth(ino, what, bytes.len()) as u32;
         let (written, cleared) = self.pool.write_blob(ino, &record, what, bytes);
@@ -273,13 +280,13 @@ impl State {
     }
 
     /// Returns the place of an inode's data.
-    pub(crate) fn place(&self, ino: Ino) -> Option<Place> {
-        self.table.get(ino).and_then(|record| Place::of(record.place))
+    pub(crate) fn place(&self, ino: Ino) -> Option<FileSpace> {
+        self.table.get(ino).and_then(|record| FileSpace::of(record.place))
     }
 
     /// Changes the counts of an inode's users. Deletes the inode if neither users nor names are
     /// left.
-    pub(crate) fn hold(&mut self, ino: Ino, change: impl FnOnce(&mut Hold)) {
+    pub(crate) fn hold(&mut self, ino: Ino, change: impl FnOnce(&mut InodeUsers)) {
         let hold = self.holds.entry(ino).or_default();
         change(hold);
         if hold.lookups == 0 && hold.opens == 0 && hold.writes == 0 {
@@ -292,7 +299,7 @@ impl State {
     /// inode's last commit is durable.
     pub(crate) fn abandon(&mut self, ino: Ino) {
         if self.is_abandoned(ino) {
-            self.chores.after(self.ledger.last(), Deed::Condemn(ino));
+            self.chores.after(self.ledger.last(), FollowUp::Condemn(ino));
             self.carry_on();
         }
     }
@@ -308,11 +315,11 @@ impl State {
         let durable = self.ledger.durable();
         for deed in self.chores.ripe(durable) {
             match deed {
-                Deed::Work(owner, work) => self.chores.queue(owner, work),
-                Deed::Free(place) => self.space.give(place),
-                Deed::Condemn(ino) if self.is_abandoned(ino) => self.condemn(ino),
-                Deed::Condemn(_) => {}
-                Deed::Landed(ino) => self.leave(ino),
+                FollowUp::Work(owner, work) => self.chores.queue(owner, work),
+                FollowUp::Free(place) => self.space.give(place),
+                FollowUp::Condemn(ino) if self.is_abandoned(ino) => self.condemn(ino),
+                FollowUp::Condemn(_) => {}
+                FollowUp::Landed(ino) => self.leave(ino),
             }
         }
         self.claims.retain(|_, commit| *commit > durable);
@@ -321,28 +328,28 @@ impl State {
     fn condemn(&mut self, ino: Ino) {
         self.condemned.insert(ino);
         let record = *self.table.at(ino);
-        let work = Place::of(record.place).and_then(|place| {
+        let work = FileSpace::of(record.place).and_then(|place| {
             let extends = record.flags.get() & FLAG_EXTENDING != 0;
             let end = if extends { place.bytes() } else { record.size.get() };
             discard(&self.geometry, place, 0, end)
         });
         match work {
             Some(work) => self.work_now(ino, work),
-            None if !self.chores.has(ino) => self.reclaims.push_back(Reclaim::Inode(ino)),
+            None if !self.chores.has(ino) => self.reclaims.push_back(PendingReclaim::Inode(ino)),
             None => {}
         }
     }
 
     /// Queues work for an inode that waits for no commit.
-    pub(crate) fn work_now(&mut self, ino: Ino, work: Work) {
+    pub(crate) fn work_now(&mut self, ino: Ino, work: ChoreWork) {
         self.chores.count(ino);
         self.chores.queue(Owner::Inode(ino), work);
     }
 
     /// Starts to discard the second place of an inode, after or instead of a move of its data.
     pub(crate) fn leave(&mut self, ino: Ino) {
-        self.moves.insert(ino, Moving::Leaving);
-        let other = Place::of(self.table.at(ino).other).expect("a move has another place");
+        self.moves.insert(ino, MoveStage::Leaving);
+        let other = FileSpace::of(self.table.at(ino).other).expect("a move has another place");
         let whole = discard(&self.geometry, other, 0, other.bytes()).expect("a place has pages");
         self.chores.queue(Owner::Other(ino), whole);
     }
@@ -360,12 +367,12 @@ impl State {
         match owner {
             Owner::Pool(page) => self.pool.give(page),
             Owner::Other(ino) => {
-                self.moves.insert(ino, Moving::Left);
-                self.reclaims.push_back(Reclaim::Other(ino));
+                self.moves.insert(ino, MoveStage::Left);
+                self.reclaims.push_back(PendingReclaim::Other(ino));
             }
             Owner::Inode(ino) if self.chores.has(ino) => {}
             Owner::Inode(ino) if self.condemned.contains(&ino) => {
-                self.reclaims.push_back(Reclaim::Inode(ino));
+                self.reclaims.push_back(PendingReclaim::Inode(ino));
             }
             Owner::Inode(ino) => self.settle(ino),
         }
@@ -387,13 +394,13 @@ impl State {
         while self.ledger.has_room(RECLAIM_PAGES_MAX) {
             let Some(reclaim) = self.reclaims.pop_front() else { break };
             match reclaim {
-                Reclaim::Inode(ino) => self.free(ino),
-                Reclaim::Other(ino) => {
+                PendingReclaim::Inode(ino) => self.free(ino),
+                PendingReclaim::Other(ino) => {
                     let record = self.table.at(ino);
-                    let other = Place::of(record.other).expect("a move has another place");
-                    record.other = Place::record(None);
+                    let other = FileSpace::of(record.other).expect("a move has another place");
+                    record.other = FileSpace::record(None);
                     let commit = self.dirty(ino);
-                    self.chores.after(commit, Deed::Free(other));
+                    self.chores.after(commit, FollowUp::Free(other));
                     self.moves.remove(&ino);
                     self.abandon(ino);
                 }
@@ -404,13 +411,13 @@ impl State {
     fn free(&mut self, ino: Ino) {
         self.condemned.remove(&ino);
         self.claims.remove(&ino);
-        self.write_blob(ino, Use::Xattrs, &[]);
-        self.write_blob(ino, Use::Target, &[]);
+        self.write_blob(ino, PageUse::Xattrs, &[]);
+        self.write_blob(ino, PageUse::Target, &[]);
         let place = self.place(ino);
         self.table.give(ino);
         let commit = self.dirty(ino);
         if let Some(place) = place {
-            self.chores.after(commit, Deed::Free(place));
+            self.chores.after(commit, FollowUp::Free(place));
         }
     }
 
@@ -422,15 +429,15 @@ impl State {
         }
     }
 
-    /// Tells an operation that found no space whether some will come: from chores, or from writes and
-    /// moves under way, which may take less than they were promised.
-    pub(crate) fn starve(&mut self) -> Stop {
+    /// Tells an operation that found no space whether some will come: from chores, or from writes
+    /// and moves under way, which may take less than they were promised.
+    pub(crate) fn starve(&mut self) -> StopReason {
         self.reclaim_all();
         let nothing_comes = self.chores.is_idle() && self.room.promised == 0;
         if nothing_comes || self.ledger.has_failed() {
             return Errno::NOSPC.into();
         }
-        Stop::Again(Until::Space { seen: self.ended })
+        StopReason::Again(AwaitedEvent::Space { seen: self.ended })
     }
 
     /// Ends a promise: its pages are written, or will not be.
@@ -469,32 +476,32 @@ impl State {
     }
 
     /// Returns whether the awaited event has succeeded; `None` while the event has not happened.
-    pub(crate) fn outcome(&self, until: Until) -> Option<Result<(), Errno>> {
+    pub(crate) fn outcome(&self, until: AwaitedEvent) -> Option<Result<(), Errno>> {
         let failed = self.ledger.has_failed().then_some(Err(Errno::IO));
         let ready = |ready: bool| if ready { Some(Ok(())) } else { failed };
         match until {
-            Until::Now => Some(Ok(())),
-            Until::Commit(commit) => self.ledger.outcome(commit),
-            Until::Clean { commit, ino } => match self.ledger.outcome(commit)? {
+            AwaitedEvent::Now => Some(Ok(())),
+            AwaitedEvent::Commit(commit) => self.ledger.outcome(commit),
+            AwaitedEvent::Clean { commit, ino } => match self.ledger.outcome(commit)? {
                 Ok(()) => ready(!self.chores.has(ino)),
                 failed => Some(failed),
             },
-            Until::Moved { ino } => match self.moves.get(&ino) {
-                None | Some(Moving::Left) => Some(Ok(())),
-                Some(Moving::Claiming(commit)) => match self.ledger.outcome(*commit)? {
+            AwaitedEvent::Moved { ino } => match self.moves.get(&ino) {
+                None | Some(MoveStage::Left) => Some(Ok(())),
+                Some(MoveStage::Claiming(commit)) => match self.ledger.outcome(*commit)? {
                     Ok(()) => {
                         let writes = self.holds.get(&ino).is_some_and(|hold| hold.writes > 0);
                         ready(!writes && !self.chores.has(ino))
                     }
                     failed => Some(failed),
                 },
-                Some(Moving::Copying(_) | Moving::Landing | Moving::Leaving) => failed,
+                Some(MoveStage::Copying(_) | MoveStage::Landing | MoveStage::Leaving) => failed,
             },
-            Until::Quiet { ino } => {
+            AwaitedEvent::Quiet { ino } => {
                 let writes = self.holds.get(&ino).is_some_and(|hold| hold.writes > 0);
                 if writes { None } else { Some(Ok(())) }
             }
-            Until::Space { seen } => ready(self.ended > seen),
+            AwaitedEvent::Space { seen } => ready(self.ended > seen),
         }
     }
 
@@ -514,7 +521,7 @@ impl State {
     }
 
     /// Returns the first byte of an inode's place in virtual space.
-    pub(crate) fn base(&self, place: Place) -> u64 {
+    pub(crate) fn base(&self, place: FileSpace) -> u64 {
         (self.geometry.data_start() + u64::from(place.chunk) * CHUNK_PAGES) * PAGE_BYTES as u64
     }
 

@@ -5,8 +5,8 @@ use crate::layout::Geometry;
 use crate::operations::{self, attributes_of, data};
 use crate::state::State;
 use crate::words::{
-    Applied, Caller, Chore, Commit, DirectoryEntry, Ino, Operation, Placed, S_IFDIR, Statistics,
-    Time, Until,
+    Applied, AwaitedEvent, Caller, Chore, Commit, DataPlacement, DirectoryEntry, Ino, Operation,
+    S_IFDIR, Statistics, Time,
 };
 
 /// A mounted file system: all of its metadata, and the changes on their way to the media.
@@ -98,7 +98,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// The inode is no regular file.
-    pub fn place_read(&self, ino: Ino, offset: u64, bytes: u64) -> Result<Placed, Errno> {
+    pub fn place_read(&self, ino: Ino, offset: u64, bytes: u64) -> Result<DataPlacement, Errno> {
         data::place_read(&self.state, ino, (offset, bytes))
     }
 
@@ -107,7 +107,12 @@ impl FileSystem {
     ///
     /// # Errors
     /// The inode is no regular file, the file would be too large, or there is no space.
-    pub fn place_write(&mut self, ino: Ino, offset: u64, bytes: u64) -> Result<Placed, Errno> {
+    pub fn place_write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<DataPlacement, Errno> {
         data::place_write(&mut self.state, ino, (offset, bytes))
     }
 
@@ -147,13 +152,13 @@ impl FileSystem {
     }
 
     /// Returns the end of the last commit that has changes.
-    pub fn last_commit(&self) -> Until {
-        Until::Commit(self.state.ledger.last())
+    pub fn last_commit(&self) -> AwaitedEvent {
+        AwaitedEvent::Commit(self.state.ledger.last())
     }
 
     /// Returns `true` if the event is the end of a commit that has not been taken.
-    pub fn is_to_be_taken(&self, until: Until) -> bool {
-        matches!(until, Until::Commit(commit) if self.state.ledger.is_to_be_taken(commit))
+    pub fn is_to_be_taken(&self, until: AwaitedEvent) -> bool {
+        matches!(until, AwaitedEvent::Commit(commit) if self.state.ledger.is_to_be_taken(commit))
     }
 
     /// Ends the commit that is under way. After a failure the file system is read-only.
@@ -169,7 +174,8 @@ impl FileSystem {
         self.state.chores.take()
     }
 
-    /// Ends a chore. Its discard or zeroes are durable; after a failure the file system is read-only.
+    /// Ends a chore. Its discard or zeroes are durable; after a failure the file system is
+    /// read-only.
     ///
     /// # Panics
     /// Panics if there is no such chore.
@@ -178,7 +184,7 @@ impl FileSystem {
     }
 
     /// Returns the outcome of an event, or `None` before the event has come.
-    pub fn outcome(&self, until: Until) -> Option<Result<(), Errno>> {
+    pub fn outcome(&self, until: AwaitedEvent) -> Option<Result<(), Errno>> {
         self.state.outcome(until)
     }
 

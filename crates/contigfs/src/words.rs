@@ -108,7 +108,7 @@ pub enum SetTime {
 
 /// The attributes to change; `None` keeps one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct AttributeChange {
     /// Permissions; the type in it is ignored.
     pub mode: Option<u32>,
     /// New owner as a user identifier (UID); `None` keeps the owner.
@@ -127,7 +127,7 @@ pub struct Change {
 
 /// The treatment of a name that exists where another is renamed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RenameHow {
+pub enum RenameMode {
     /// A rename replaces the target name if it exists (the default of rename(2)).
     Replace,
     /// An existing name is an error.
@@ -138,7 +138,7 @@ pub enum RenameHow {
 
 /// The treatment of an extended attribute that exists or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetHow {
+pub enum XattrMode {
     /// The attribute is made or replaced.
     Any,
     /// Fails if the attribute exists (`XATTR_CREATE`).
@@ -149,7 +149,7 @@ pub enum SetHow {
 
 /// The object of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub enum SeekTarget {
     /// The first byte of data at or after the offset.
     Data,
     /// The first byte of a hole at or after the offset. The end of the file is a hole.
@@ -159,7 +159,8 @@ pub enum Seek {
 /// An operation. Permissions were checked by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// Finds a name. Counts a lookup of the inode, as all answers with an [`Answer::Entry`].
+    /// Finds a name. Counts a lookup of the inode, as all answers with an
+    /// [`OperationResult::Entry`].
     Lookup {
         /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
@@ -176,7 +177,7 @@ pub enum Operation<'a> {
         /// Number of the inode to operate on.
         ino: Ino,
         /// The attributes to change, with their new values.
-        change: Change,
+        change: AttributeChange,
     },
     /// Makes a file, directory, pipe, socket or device node.
     Make {
@@ -237,7 +238,7 @@ pub enum Operation<'a> {
         /// Name of the entry in that target directory.
         to_name: &'a [u8],
         /// The treatment of a name that exists there.
-        how: RenameHow,
+        how: RenameMode,
     },
     /// Opens a file or directory. The inode stays until it is released as often.
     Open {
@@ -275,7 +276,7 @@ pub enum Operation<'a> {
         /// New value of the extended attribute.
         value: &'a [u8],
         /// The treatment of an attribute that exists or does not.
-        how: SetHow,
+        how: XattrMode,
     },
     /// Returns the names of all extended attributes, each with a zero behind it.
     ListXattrs {
@@ -319,7 +320,7 @@ pub enum Operation<'a> {
         /// Offset in the file at which the search begins.
         offset: u64,
         /// The kind of position to look for: data or a hole.
-        what: Seek,
+        what: SeekTarget,
     },
     /// Returns statistics of the file system, such as its free space.
     Statistics,
@@ -327,7 +328,7 @@ pub enum Operation<'a> {
 
 /// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum OperationResult {
     /// The operation succeeded and has no result.
     Done,
     /// The inode of a name. The caller [forgets](crate::FileSystem::forget) the inode once for each
@@ -367,7 +368,7 @@ pub struct Statistics {
 /// The event after which an answer may be given, or a call be made again. See
 /// [`FileSystem::outcome`](crate::FileSystem::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum AwaitedEvent {
     /// No wait: the answer may be given at once.
     Now,
     /// The end of a commit, by its number.
@@ -401,9 +402,9 @@ pub enum Until {
 pub enum Reply {
     /// The operation was carried out in memory, and is durable after the event. A caller may answer
     /// before the end of a commit if nobody asked for a durable change.
-    Answer(Answer, Until),
+    Answer(OperationResult, AwaitedEvent),
     /// Nothing was carried out. The same operation is to be applied again after the event.
-    Again(Until),
+    Again(AwaitedEvent),
     /// Nothing was carried out. The caller must first move the file's data to another place, and
     /// then apply the same operation again.
     Move(Move),
@@ -411,7 +412,7 @@ pub enum Reply {
 
 /// The place of bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum DataPlacement {
     /// The bytes lie in virtual space from `at` on. After a write, the caller reports its
     /// [end](crate::FileSystem::wrote).
     At {
@@ -421,7 +422,7 @@ pub enum Placed {
         bytes: u64,
     },
     /// The call is to be made again after the event.
-    Again(Until),
+    Again(AwaitedEvent),
     /// The caller is to move the file's data, and to make the call again.
     Move(Move),
 }
@@ -448,12 +449,12 @@ pub struct Chore {
     /// The number by which the caller reports the end of the chore.
     pub number: u64,
     /// The discard or zeroing to carry out.
-    pub work: Work,
+    pub work: ChoreWork,
 }
 
 /// The work of a chore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum ChoreWork {
     /// Discards pages: reads of them give zeroes.
     Discard {
         /// First page, in virtual space.

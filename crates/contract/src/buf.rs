@@ -130,11 +130,11 @@ pub struct SizeClass {
 #[derive(Debug)]
 pub struct BufPool {
     /// Buffers by size, ascending.
-    shelves: Vec<Shelf>,
+    shelves: Vec<FreeList>,
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct FreeList {
     bytes: usize,
     count: usize,
     free: Vec<Buf>,
@@ -155,11 +155,11 @@ impl BufPool {
     pub fn new(bufs: impl IntoIterator<Item = Buf>) -> Self {
         let mut all: Vec<Buf> = bufs.into_iter().collect();
         all.sort_by_key(|buf| (buf.capacity(), core::cmp::Reverse(buf.index)));
-        let mut shelves: Vec<Shelf> = Vec::new();
+        let mut shelves: Vec<FreeList> = Vec::new();
         for mut buf in all {
             let bytes = buf.capacity();
             if shelves.last().is_none_or(|shelf| shelf.bytes != bytes) {
-                shelves.push(Shelf { bytes, count: 0, free: Vec::new() });
+                shelves.push(FreeList { bytes, count: 0, free: Vec::new() });
             }
             buf.class = shelves.len() as u32 - 1;
             shelves.last_mut().expect("it was just made").free.push(buf);
@@ -175,8 +175,8 @@ impl BufPool {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
     }
 
-    /// Takes a buffer of the smallest size that has `bytes` bytes, if more than half of the buffers of
-    /// that size are free.
+    /// Takes a buffer of the smallest size that has `bytes` bytes, if more than half of the buffers
+    /// of that size are free.
     #[inline]
     pub fn take_plentiful(&mut self, bytes: usize) -> Option<Buf> {
         let shelf = self.shelves.iter_mut().find(|s| s.bytes >= bytes)?;
@@ -190,7 +190,7 @@ impl BufPool {
         bytes: usize,
         mut may: impl FnMut(usize, usize) -> bool,
     ) -> Option<Buf> {
-        let fits = |(_, s): &(usize, &mut Shelf)| s.bytes >= bytes && !s.free.is_empty();
+        let fits = |(_, s): &(usize, &mut FreeList)| s.bytes >= bytes && !s.free.is_empty();
         let mut shelves = self.shelves.iter_mut().enumerate().filter(fits);
         shelves.find(|(class, s)| may(*class, s.free.len())).and_then(|(_, s)| s.free.pop())
     }

@@ -5,7 +5,7 @@ use core::fmt::Debug;
 /// Counters of a device's background work since the device was opened, in pages of 4 KiB, and the
 /// device's free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chored {
+pub struct ChoreCounters {
     /// Pages that hosts wrote.
     pub host_pages: u64,
     /// Number of pages that the device has read for its background work.
@@ -35,7 +35,7 @@ pub struct ChoreRate {
 /// The background work of a device, read by another thread than the device's worker.
 pub trait Chores: Debug + Send + Sync {
     /// Returns the device's background work since it was opened, and its present space.
-    fn done(&self) -> Chored;
+    fn done(&self) -> ChoreCounters;
 
     /// Returns the background work per page written by hosts, if hosts write all pages equally
     /// often in single-page writes. The prices of promises are computed with this ratio.

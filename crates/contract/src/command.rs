@@ -107,8 +107,8 @@ pub enum Command {
     /// ([`OutOfRange`](crate::Status::OutOfRange)), or two numbers are equal
     /// ([`Invalid`](crate::Status::Invalid)). No protocol carries it.
     ///
-    /// A commit that has succeeded is durable, and so is all that had ended before it was submitted:
-    /// it is a flush as well.
+    /// A commit that has succeeded is durable, and so is all that had ended before it was
+    /// submitted: it is a flush as well.
     Commit {
         /// Number of pages, at most 255.
         pages: u16,
@@ -120,7 +120,7 @@ pub enum Command {
 
 /// The kind of a command, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum IoKind {
     /// Returns or compares data.
     Read,
     /// The request changes data.
@@ -133,24 +133,24 @@ pub enum Kind {
 
 impl Command {
     /// Returns the kind of the command: read, write or other. A compare-and-write is a write.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> IoKind {
         match self {
-            Command::Read(_) | Command::Compare(_) => Kind::Read,
-            Command::Flush | Command::Barrier => Kind::Other,
+            Command::Read(_) | Command::Compare(_) => IoKind::Read,
+            Command::Flush | Command::Barrier => IoKind::Other,
             Command::Write { .. }
             | Command::WriteAtomic(_)
             | Command::CompareAndWrite(_)
             | Command::Discard(_)
             | Command::WriteZeroes { .. }
-            | Command::Commit { .. } => Kind::Write,
+            | Command::Commit { .. } => IoKind::Write,
         }
     }
 
     /// Returns the kind of work for a device. Differs from [`kind`](Command::kind) for a
     /// compare-and-write, which both reads and writes.
-    pub const fn work(self) -> Kind {
+    pub const fn work(self) -> IoKind {
         match self {
-            Command::CompareAndWrite(_) => Kind::Exchange,
+            Command::CompareAndWrite(_) => IoKind::Exchange,
             other => other.kind(),
         }
     }
@@ -195,9 +195,9 @@ impl Command {
         moved
     }
 
-    /// Returns the command on the first `most` blocks of its range, and the command on the others, if
-    /// there are any. To be called for discards and writes of zeroes, which have no payload to share;
-    /// other commands stay whole.
+    /// Returns the command on the first `most` blocks of its range, and the command on the others,
+    /// if there are any. To be called for discards and writes of zeroes, which have no payload to
+    /// share; other commands stay whole.
     pub const fn split(self, most: u32) -> (Command, Option<Command>) {
         match self {
             Command::Discard(range) => match range.split(most) {

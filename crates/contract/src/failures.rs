@@ -23,12 +23,12 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 /// for its network of 64 bits, which one host may have to itself.
 ///
 /// An address with the tolerated number of failures can be refused until one failure is forgotten
-/// ([`wait`](Failures::wait)), or checked late ([`delay`](Failures::delay)). A delay admits every
-/// peer with the secret, even if others behind the same address guess. It limits guesses to ten per
-/// second and address for up to ninety waiting connections, and to one more per second for each ten
-/// beyond.
+/// ([`wait`](AuthFailures::wait)), or checked late ([`delay`](AuthFailures::delay)). A delay admits
+/// every peer with the secret, even if others behind the same address guess. It limits guesses to
+/// ten per second and address for up to ninety waiting connections, and to one more per second for
+/// each ten beyond.
 #[derive(Debug)]
-pub struct Failures {
+pub struct AuthFailures {
     /// The type of credential that the failures belong to.
     of: Credential,
     entries: Vec<Entry>,
@@ -58,19 +58,19 @@ impl Entry {
     }
 }
 
-impl Failures {
+impl AuthFailures {
     /// Returns a table for this type of credential. `most` failures are tolerated, and one failure
     /// is forgotten every `forget`, which must not be zero.
-    pub fn new(of: Credential, most: u32, forget: Duration) -> Failures {
+    pub fn new(of: Credential, most: u32, forget: Duration) -> AuthFailures {
         assert!(!forget.is_zero(), "what is never there cannot be forgotten");
-        Failures { of, entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
+        AuthFailures { of, entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
     }
 
     /// Returns the time until the next failure of an address is forgotten; `None` if the address
     /// has fewer failures than are tolerated, so that it may try now.
     pub fn wait(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
         let (most, forget) = (self.most, self.forget);
-        let place = Failures::place(address);
+        let place = AuthFailures::place(address);
         let entry = self.entries.iter_mut().find(|entry| entry.place == place)?;
         entry.age(now, forget);
         (entry.count >= most).then(|| (entry.since + forget).since(now))
@@ -104,7 +104,7 @@ impl Failures {
     /// Counts a failed authentication of an address.
     pub fn add(&mut self, address: IpAddr, now: Instant) {
         self.of.failed().count();
-        let (place, most, forget) = (Failures::place(address), self.most, self.forget);
+        let (place, most, forget) = (AuthFailures::place(address), self.most, self.forget);
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.place == place) {
             entry.age(now, forget);
             entry.count = (entry.count + 1).min(most);
@@ -128,8 +128,8 @@ mod tests {
     const MOST: u32 = 10;
     const FORGET: Duration = Duration::from_secs(10);
 
-    fn table() -> (Failures, Instant) {
-        (Failures::new(Credential::Token, MOST, FORGET), Instant::from_nanos(77))
+    fn table() -> (AuthFailures, Instant) {
+        (AuthFailures::new(Credential::Token, MOST, FORGET), Instant::from_nanos(77))
     }
 
     fn address(text: &str) -> IpAddr {

@@ -28,22 +28,22 @@ pub struct Fence {
     running: [[AtomicU32; DEVICES_MAX]; 2],
     /// A bit per device: set while this superseded fence is counted in its kin's `ghosts`.
     haunts: [AtomicU32; DEVICES_MAX / 32],
-    kin: Option<Arc<Kin>>,
+    kin: Option<Arc<FenceGroup>>,
 }
 
 /// The shared state of a group of fences: those of one client's connections that may be open at the
 /// same time. Requests of connections that were superseded hold up the requests of the others.
 #[derive(Debug)]
-pub struct Kin {
+pub struct FenceGroup {
     /// Number of superseded fences with outstanding requests, by device.
     ghosts: [AtomicU32; DEVICES_MAX],
-    /// `true` if no other process has related connections; see [`Kin::set_all_here`].
+    /// `true` if no other process has related connections; see [`FenceGroup::set_all_here`].
     is_all_here: AtomicBool,
 }
 
 /// The outcome of an attempt to start a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartOutcome {
     /// The request is counted, until [`Fence::end`].
     Started,
     /// The request must wait: requests of a superseded connection of its client may still change
@@ -75,16 +75,16 @@ impl Default for Fence {
     }
 }
 
-impl Default for Kin {
-    fn default() -> Kin {
-        Kin { ghosts: zeros(), is_all_here: AtomicBool::new(false) }
+impl Default for FenceGroup {
+    fn default() -> FenceGroup {
+        FenceGroup { ghosts: zeros(), is_all_here: AtomicBool::new(false) }
     }
 }
 
 impl Fence {
     /// Returns a fence that belongs to the group `kin`: its requests wait for requests of
     /// superseded fences of the group.
-    pub fn among(kin: Arc<Kin>) -> Fence {
+    pub fn among(kin: Arc<FenceGroup>) -> Fence {
         Fence { kin: Some(kin), ..Fence::default() }
     }
 
@@ -102,14 +102,14 @@ impl Fence {
     /// Starts a request that changes data on a device (below [`DEVICES_MAX`]), allowed as of an
     /// epoch. Pairs with [`supersede`](Fence::supersede) and [`revoke`](Fence::revoke): either
     /// these calls see the request running, or the request sees the calls.
-    pub fn start(&self, device: usize, epoch: u32) -> Start {
+    pub fn start(&self, device: usize, epoch: u32) -> StartOutcome {
         self.of(epoch)[device].fetch_add(1, Ordering::SeqCst);
         let state = self.state.load(Ordering::SeqCst);
         let start = match &self.kin {
-            _ if state & SUPERSEDED != 0 => Start::Superseded,
-            _ if state >> 1 != epoch => Start::Stale,
-            Some(kin) if kin.is_haunted(device) => Start::Held,
-            _ => return Start::Started,
+            _ if state & SUPERSEDED != 0 => StartOutcome::Superseded,
+            _ if state >> 1 != epoch => StartOutcome::Stale,
+            Some(kin) if kin.is_haunted(device) => StartOutcome::Held,
+            _ => return StartOutcome::Started,
         };
         self.end(device, epoch);
         start
@@ -198,7 +198,7 @@ impl Fence {
     }
 }
 
-impl Kin {
+impl FenceGroup {
     /// Sets whether it is known that no other process of this server has related connections, or
     /// outstanding requests of superseded ones (docs/adr/0015-moving-controllers.md). The initial
     /// value is `false`.
@@ -229,8 +229,8 @@ mod tests {
     use super::*;
     use crate::steps::in_every_order;
 
-    fn two() -> (Arc<Kin>, Fence, Fence) {
-        let kin = Arc::new(Kin::default());
+    fn two() -> (Arc<FenceGroup>, Fence, Fence) {
+        let kin = Arc::new(FenceGroup::default());
         let fences = [(); 2].map(|()| Fence::among(kin.clone()));
         let [old, new] = fences;
         (kin, old, new)
@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn live_kin_do_not_wait_for_each_other() {
         let (_, one, other) = two();
-        assert_eq!(one.start(0, 0), Start::Started);
-        assert_eq!(other.start(0, 0), Start::Started);
+        assert_eq!(one.start(0, 0), StartOutcome::Started);
+        assert_eq!(other.start(0, 0), StartOutcome::Started);
         one.end(0, 0);
         other.end(0, 0);
         assert!(!one.is_running() && !other.is_running());
@@ -249,17 +249,23 @@ mod tests {
     #[test]
     fn requests_of_the_superseded_hold_up_those_of_their_kin_at_the_same_device() {
         let (kin, old, new) = two();
-        let stranger = Fence::among(Arc::new(Kin::default()));
-        assert_eq!((old.start(0, 0), old.start(0, 0)), (Start::Started, Start::Started));
+        let stranger = Fence::among(Arc::new(FenceGroup::default()));
+        assert_eq!(
+            (old.start(0, 0), old.start(0, 0)),
+            (StartOutcome::Started, StartOutcome::Started)
+        );
         old.supersede();
         old.supersede();
-        assert_eq!((new.start(0, 0), new.start(1, 0)), (Start::Held, Start::Started));
-        assert_eq!(stranger.start(0, 0), Start::Started);
-        assert_eq!((old.start(0, 0), old.start(1, 0)), (Start::Superseded, Start::Superseded));
+        assert_eq!((new.start(0, 0), new.start(1, 0)), (StartOutcome::Held, StartOutcome::Started));
+        assert_eq!(stranger.start(0, 0), StartOutcome::Started);
+        assert_eq!(
+            (old.start(0, 0), old.start(1, 0)),
+            (StartOutcome::Superseded, StartOutcome::Superseded)
+        );
         old.end(0, 0);
-        assert_eq!(new.start(0, 0), Start::Held, "one of two has ended");
+        assert_eq!(new.start(0, 0), StartOutcome::Held, "one of two has ended");
         old.end(0, 0);
-        assert_eq!(new.start(0, 0), Start::Started);
+        assert_eq!(new.start(0, 0), StartOutcome::Started);
         assert!(!kin.is_haunted(0));
     }
 
@@ -267,42 +273,45 @@ mod tests {
     fn each_ghost_counts() {
         let (kin, old, new) = two();
         let third = Fence::among(kin.clone());
-        assert_eq!((old.start(3, 0), new.start(3, 0)), (Start::Started, Start::Started));
+        assert_eq!(
+            (old.start(3, 0), new.start(3, 0)),
+            (StartOutcome::Started, StartOutcome::Started)
+        );
         old.supersede();
         new.supersede();
         old.end(3, 0);
-        assert_eq!(third.start(3, 0), Start::Held);
+        assert_eq!(third.start(3, 0), StartOutcome::Held);
         new.end(3, 0);
-        assert_eq!(third.start(3, 0), Start::Started);
+        assert_eq!(third.start(3, 0), StartOutcome::Started);
     }
 
     #[test]
     fn without_kin_nobody_is_held_up() {
         let fence = Fence::default();
-        assert_eq!(fence.start(0, 0), Start::Started);
+        assert_eq!(fence.start(0, 0), StartOutcome::Started);
         fence.supersede();
         assert!(fence.is_running());
         fence.end(0, 0);
-        assert_eq!(fence.start(0, 0), Start::Superseded);
+        assert_eq!(fence.start(0, 0), StartOutcome::Superseded);
     }
 
     #[test]
     fn what_was_allowed_before_is_looked_at_again_and_waited_for() {
         let fence = Fence::default();
-        assert_eq!(fence.start(2, 0), Start::Started);
+        assert_eq!(fence.start(2, 0), StartOutcome::Started);
         assert_eq!((fence.revoke(), fence.epoch()), (Some(0), 1));
-        assert_eq!(fence.start(2, 0), Start::Stale);
-        assert_eq!(fence.start(2, 1), Start::Started);
+        assert_eq!(fence.start(2, 0), StartOutcome::Stale);
+        assert_eq!(fence.start(2, 1), StartOutcome::Started);
         assert!(fence.is_running_as_of(0) && fence.is_running_as_of(1));
         assert_eq!(fence.revoke(), None, "those of the first epoch still run");
         fence.end(2, 0);
         assert!(!fence.is_running_as_of(0), "newer ones are not waited for");
         assert_eq!(fence.revoke(), Some(1));
-        assert_eq!(fence.start(2, 2), Start::Started);
+        assert_eq!(fence.start(2, 2), StartOutcome::Started);
         fence.end(2, 1);
         assert!(!fence.is_running_as_of(1) && fence.is_running_as_of(2) && fence.is_running());
         fence.supersede();
-        assert_eq!(fence.start(2, 2), Start::Superseded);
+        assert_eq!(fence.start(2, 2), StartOutcome::Superseded);
         fence.end(2, 2);
         assert!(!fence.is_running());
     }
@@ -310,19 +319,19 @@ mod tests {
     #[test]
     fn a_ghost_rests_when_requests_of_both_epochs_have_ended() {
         let (kin, old, new) = two();
-        assert_eq!(old.start(0, 0), Start::Started);
+        assert_eq!(old.start(0, 0), StartOutcome::Started);
         old.revoke().unwrap();
-        assert_eq!(old.start(0, 1), Start::Started);
+        assert_eq!(old.start(0, 1), StartOutcome::Started);
         old.supersede();
         old.end(0, 1);
-        assert_eq!(new.start(0, 0), Start::Held);
+        assert_eq!(new.start(0, 0), StartOutcome::Held);
         old.end(0, 0);
         assert!(!kin.is_haunted_anywhere());
     }
 
     /// A fence with some started requests, and the observations of two threads.
-    struct Scene {
-        kin: Arc<Kin>,
+    struct FenceFixture {
+        kin: Arc<FenceGroup>,
         fence: Fence,
         /// Number of requests of the first epoch that have started.
         begun: atomic::AtomicU32,
@@ -331,16 +340,16 @@ mod tests {
         settled: [Mutex<Option<u32>>; 2],
     }
 
-    fn scene(started: u32) -> Scene {
-        let kin = Arc::new(Kin::default());
+    fn scene(started: u32) -> FenceFixture {
+        let kin = Arc::new(FenceGroup::default());
         let fence = Fence::among(kin.clone());
         for _ in 0..started {
-            assert_eq!(fence.start(0, 0), Start::Started);
+            assert_eq!(fence.start(0, 0), StartOutcome::Started);
         }
-        Scene { kin, fence, begun: started.into(), settled: Default::default() }
+        FenceFixture { kin, fence, begun: started.into(), settled: Default::default() }
     }
 
-    impl Scene {
+    impl FenceFixture {
         /// Returns the atomics that change in the first epoch.
         fn watched(&self) -> Vec<usize> {
             let Fence { state, running, haunts, .. } = &self.fence;
@@ -352,7 +361,7 @@ mod tests {
         }
 
         fn request(&self) {
-            if self.fence.start(0, 0) == Start::Started {
+            if self.fence.start(0, 0) == StartOutcome::Started {
                 self.begun.fetch_add(1, Ordering::SeqCst);
                 self.fence.end(0, 0);
             }
@@ -389,21 +398,21 @@ mod tests {
         let orders = [
             in_every_order(
                 || scene(0),
-                Scene::watched,
-                [&Scene::request, &|scene| scene.supersede(0)],
-                Scene::check,
+                FenceFixture::watched,
+                [&FenceFixture::request, &|scene| scene.supersede(0)],
+                FenceFixture::check,
             ),
             in_every_order(
                 || scene(1),
-                Scene::watched,
+                FenceFixture::watched,
                 [&|scene| scene.fence.end(0, 0), &|scene| scene.supersede(0)],
-                Scene::check,
+                FenceFixture::check,
             ),
             in_every_order(
                 || scene(2),
-                Scene::watched,
+                FenceFixture::watched,
                 [&|scene| (0..2).for_each(|_| scene.fence.end(0, 0)), &|scene| scene.supersede(0)],
-                Scene::check,
+                FenceFixture::check,
             ),
         ];
         std::println!("orders: {orders:?}");
@@ -414,9 +423,9 @@ mod tests {
     fn nothing_that_was_revoked_starts_unseen_whatever_the_order() {
         let orders = in_every_order(
             || scene(0),
-            Scene::watched,
-            [&Scene::request, &Scene::revoke],
-            Scene::check,
+            FenceFixture::watched,
+            [&FenceFixture::request, &FenceFixture::revoke],
+            FenceFixture::check,
         );
         std::println!("orders: {orders}");
         assert!(orders > 20);
@@ -428,14 +437,14 @@ mod tests {
             || {
                 let scene = scene(1);
                 scene.fence.revoke().unwrap();
-                assert_eq!(scene.fence.start(0, 1), Start::Started);
+                assert_eq!(scene.fence.start(0, 1), StartOutcome::Started);
                 scene.fence.supersede();
                 assert!(scene.kin.is_haunted(0));
                 scene
             },
-            Scene::watched_in_both,
+            FenceFixture::watched_in_both,
             [&|scene| scene.fence.end(0, 0), &|scene| scene.fence.end(0, 1)],
-            Scene::check,
+            FenceFixture::check,
         );
         std::println!("orders: {orders}");
         assert!(orders > 20);
@@ -445,7 +454,7 @@ mod tests {
     fn whoever_supersedes_as_well_finds_the_ghost() {
         let orders = in_every_order(
             || scene(1),
-            Scene::watched,
+            FenceFixture::watched,
             [&|scene| scene.supersede(0), &|scene| scene.supersede(1)],
             |scene| {
                 let settled = scene.settled.each_ref().map(|settled| *settled.lock().unwrap());
@@ -456,12 +465,12 @@ mod tests {
         );
         let ending = in_every_order(
             || scene(1),
-            Scene::watched,
+            FenceFixture::watched,
             [&|scene| scene.supersede(0), &|scene| {
                 scene.fence.end(0, 0);
                 scene.supersede(1);
             }],
-            Scene::check,
+            FenceFixture::check,
         );
         std::println!("orders: {orders}, {ending}");
         assert!(orders > 20 && ending > 20);

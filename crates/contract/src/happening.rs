@@ -8,11 +8,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Insecurity;
+use crate::TlsFailure;
 
 /// The cause of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum EndCause {
     /// The peer closed the connection.
     Peer,
     /// The peer reset the connection, or the network failed.
@@ -38,36 +38,36 @@ pub enum End {
     BackPressure,
 }
 
-impl End {
+impl EndCause {
     /// All causes of a connection's end, in the order of the enumeration.
-    pub const ALL: [End; 11] = [
-        End::Peer,
-        End::Network,
-        End::Protocol,
-        End::Unsayable,
-        End::Session,
-        End::Stuck,
-        End::NotLetIn,
-        End::Drained,
-        End::Ordered,
-        End::Superseded,
-        End::BackPressure,
+    pub const ALL: [EndCause; 11] = [
+        EndCause::Peer,
+        EndCause::Network,
+        EndCause::Protocol,
+        EndCause::Unsayable,
+        EndCause::Session,
+        EndCause::Stuck,
+        EndCause::NotLetIn,
+        EndCause::Drained,
+        EndCause::Ordered,
+        EndCause::Superseded,
+        EndCause::BackPressure,
     ];
 
     /// Returns the cause's name in metrics.
     pub fn word(self) -> &'static str {
         match self {
-            End::Peer => "peer",
-            End::Network => "network",
-            End::Protocol => "protocol_error",
-            End::Unsayable => "failed_request",
-            End::Session => "session",
-            End::Stuck => "stuck",
-            End::NotLetIn => "not_let_in",
-            End::Drained => "drained",
-            End::Ordered => "ordered",
-            End::Superseded => "superseded",
-            End::BackPressure => "back_pressure",
+            EndCause::Peer => "peer",
+            EndCause::Network => "network",
+            EndCause::Protocol => "protocol_error",
+            EndCause::Unsayable => "failed_request",
+            EndCause::Session => "session",
+            EndCause::Stuck => "stuck",
+            EndCause::NotLetIn => "not_let_in",
+            EndCause::Drained => "drained",
+            EndCause::Ordered => "ordered",
+            EndCause::Superseded => "superseded",
+            EndCause::BackPressure => "back_pressure",
         }
     }
 }
@@ -84,26 +84,26 @@ pub enum Credential {
 }
 
 impl Credential {
-    pub(crate) fn failed(self) -> Happening {
+    pub(crate) fn failed(self) -> ServerEvent {
         match self {
-            Credential::Token => Happening::TokenFailed,
-            Credential::Key => Happening::KeyFailed,
-            Credential::AdminToken => Happening::AdminTokenFailed,
+            Credential::Token => ServerEvent::TokenFailed,
+            Credential::Key => ServerEvent::KeyFailed,
+            Credential::AdminToken => ServerEvent::AdminTokenFailed,
         }
     }
 
-    pub(crate) fn delayed(self) -> Happening {
+    pub(crate) fn delayed(self) -> ServerEvent {
         match self {
-            Credential::Token => Happening::TokenDelayed,
-            Credential::Key => Happening::KeyDelayed,
-            Credential::AdminToken => Happening::AdminTokenDelayed,
+            Credential::Token => ServerEvent::TokenDelayed,
+            Credential::Key => ServerEvent::KeyDelayed,
+            Credential::AdminToken => ServerEvent::AdminTokenDelayed,
         }
     }
 }
 
 /// A rare event of the server's process, counted since the start of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum ServerEvent {
     /// A connection was refused: the maximum number of connections is reached.
     RefusedFull,
     /// A connection was refused: its listener is drained.
@@ -153,25 +153,25 @@ pub enum Happening {
 }
 
 /// Number of events in the enumeration.
-const KINDS: usize = Happening::TlsProtocol as usize + 1;
+const KINDS: usize = ServerEvent::TlsProtocol as usize + 1;
 
 static COUNTS: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
-impl Happening {
-    /// The failures of TLS handshakes, in the order of [`Insecurity::WORDS`].
-    pub const INSECURE: [Happening; Insecurity::WORDS.len()] = [
-        Happening::TlsPlain,
-        Happening::TlsBrokenOff,
-        Happening::TlsLate,
-        Happening::TlsCrowd,
-        Happening::TlsCertificate,
-        Happening::TlsKey,
-        Happening::TlsProtocol,
+impl ServerEvent {
+    /// The failures of TLS handshakes, in the order of [`TlsFailure::WORDS`].
+    pub const INSECURE: [ServerEvent; TlsFailure::WORDS.len()] = [
+        ServerEvent::TlsPlain,
+        ServerEvent::TlsBrokenOff,
+        ServerEvent::TlsLate,
+        ServerEvent::TlsCrowd,
+        ServerEvent::TlsCertificate,
+        ServerEvent::TlsKey,
+        ServerEvent::TlsProtocol,
     ];
 
     /// Returns the event of a TLS handshake that failed for this reason.
-    pub fn insecure(why: Insecurity) -> Happening {
-        Happening::INSECURE[why.class()]
+    pub fn insecure(why: TlsFailure) -> ServerEvent {
+        ServerEvent::INSECURE[why.class()]
     }
 
     /// Counts the event once in the table of the process.
@@ -192,18 +192,18 @@ mod tests {
 
     #[test]
     fn each_is_counted_for_itself() {
-        let before = (Happening::ReloadDone.so_far(), Happening::UpgradeFailed.so_far());
-        Happening::UpgradeFailed.count();
-        Happening::UpgradeFailed.count();
-        assert_eq!(Happening::ReloadDone.so_far(), before.0);
-        assert_eq!(Happening::UpgradeFailed.so_far(), before.1 + 2);
+        let before = (ServerEvent::ReloadDone.so_far(), ServerEvent::UpgradeFailed.so_far());
+        ServerEvent::UpgradeFailed.count();
+        ServerEvent::UpgradeFailed.count();
+        assert_eq!(ServerEvent::ReloadDone.so_far(), before.0);
+        assert_eq!(ServerEvent::UpgradeFailed.so_far(), before.1 + 2);
     }
 
     #[test]
     fn ends_are_in_their_order_and_have_words_of_their_own() {
-        for (n, end) in End::ALL.into_iter().enumerate() {
+        for (n, end) in EndCause::ALL.into_iter().enumerate() {
             assert_eq!(end as usize, n);
-            assert!(End::ALL[..n].iter().all(|other| other.word() != end.word()));
+            assert!(EndCause::ALL[..n].iter().all(|other| other.word() != end.word()));
         }
     }
 }

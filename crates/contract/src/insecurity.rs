@@ -4,7 +4,7 @@ use core::fmt;
 
 /// The reason that a connection over TLS ended, or never began. The other end is called the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Insecurity {
+pub enum TlsFailure {
     /// The peer sent something that is not TLS.
     Plain,
     /// The peer wants TLS, which this end does not speak.
@@ -43,7 +43,7 @@ pub enum Insecurity {
     Internal,
 }
 
-impl Insecurity {
+impl TlsFailure {
     /// The fatal alert "unexpected message", sent by a listener that requires TLS to a peer that
     /// does not speak it.
     pub const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
@@ -53,27 +53,27 @@ impl Insecurity {
     pub const WORDS: [&'static str; 7] =
         ["plain", "broken_off", "late", "crowd", "certificate", "key", "protocol"];
 
-    /// Returns the index of the reason's name in [`WORDS`](Insecurity::WORDS).
+    /// Returns the index of the reason's name in [`WORDS`](TlsFailure::WORDS).
     pub fn class(self) -> usize {
         match self {
-            Insecurity::Plain | Insecurity::Wanted => 0,
-            Insecurity::BrokenOff => 1,
-            Insecurity::Late => 2,
-            Insecurity::Crowd => 3,
-            Insecurity::UnknownAuthority
-            | Insecurity::Expired
-            | Insecurity::NotYetValid
-            | Insecurity::WrongName
-            | Insecurity::WrongFingerprint
-            | Insecurity::BadCertificate => 4,
+            TlsFailure::Plain | TlsFailure::Wanted => 0,
+            TlsFailure::BrokenOff => 1,
+            TlsFailure::Late => 2,
+            TlsFailure::Crowd => 3,
+            TlsFailure::UnknownAuthority
+            | TlsFailure::Expired
+            | TlsFailure::NotYetValid
+            | TlsFailure::WrongName
+            | TlsFailure::WrongFingerprint
+            | TlsFailure::BadCertificate => 4,
             // A peer that does not like this end's certificate says so with one of these.
-            Insecurity::Alert(42..=49 | 113 | 116) => 4,
-            Insecurity::UnknownKey | Insecurity::WrongKey | Insecurity::Alert(115) => 5,
-            Insecurity::NothingInCommon
-            | Insecurity::Alert(_)
-            | Insecurity::BadRecord
-            | Insecurity::Misbehaved
-            | Insecurity::Internal => 6,
+            TlsFailure::Alert(42..=49 | 113 | 116) => 4,
+            TlsFailure::UnknownKey | TlsFailure::WrongKey | TlsFailure::Alert(115) => 5,
+            TlsFailure::NothingInCommon
+            | TlsFailure::Alert(_)
+            | TlsFailure::BadRecord
+            | TlsFailure::Misbehaved
+            | TlsFailure::Internal => 6,
         }
     }
 }
@@ -103,35 +103,35 @@ fn alert(number: u8) -> &'static str {
     }
 }
 
-impl fmt::Display for Insecurity {
+impl fmt::Display for TlsFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Insecurity::Plain => "the other end does not speak TLS",
-            Insecurity::Wanted => "the other end wants TLS",
-            Insecurity::BrokenOff => "the other end broke the TLS handshake off",
-            Insecurity::Late => "the TLS handshake did not end in time",
-            Insecurity::Crowd => "there were too many TLS handshakes at the same time",
-            Insecurity::NothingInCommon => "the other end offers no version or cipher of TLS 1.3",
-            Insecurity::UnknownAuthority => "no trusted authority has issued its certificate",
-            Insecurity::Expired => "its certificate has expired",
-            Insecurity::NotYetValid => "its certificate is not valid yet (is the clock right?)",
-            Insecurity::WrongName => "its certificate is for another name",
-            Insecurity::WrongFingerprint => "its certificate has another fingerprint",
-            Insecurity::BadCertificate => {
+            TlsFailure::Plain => "the other end does not speak TLS",
+            TlsFailure::Wanted => "the other end wants TLS",
+            TlsFailure::BrokenOff => "the other end broke the TLS handshake off",
+            TlsFailure::Late => "the TLS handshake did not end in time",
+            TlsFailure::Crowd => "there were too many TLS handshakes at the same time",
+            TlsFailure::NothingInCommon => "the other end offers no version or cipher of TLS 1.3",
+            TlsFailure::UnknownAuthority => "no trusted authority has issued its certificate",
+            TlsFailure::Expired => "its certificate has expired",
+            TlsFailure::NotYetValid => "its certificate is not valid yet (is the clock right?)",
+            TlsFailure::WrongName => "its certificate is for another name",
+            TlsFailure::WrongFingerprint => "its certificate has another fingerprint",
+            TlsFailure::BadCertificate => {
                 "its certificate makes no sense, or is an authority's own (CA:TRUE)"
             }
-            Insecurity::UnknownKey => "the other end offers no pre-shared key that is known here",
-            Insecurity::WrongKey => "the other end does not have the pre-shared key",
-            Insecurity::Alert(number) => {
+            TlsFailure::UnknownKey => "the other end offers no pre-shared key that is known here",
+            TlsFailure::WrongKey => "the other end does not have the pre-shared key",
+            TlsFailure::Alert(number) => {
                 return write!(
                     f,
                     "the other end ended TLS with alert {number} ({})",
                     alert(*number)
                 );
             }
-            Insecurity::BadRecord => "a TLS record was changed on the way, or is not one",
-            Insecurity::Misbehaved => "the other end broke the TLS protocol",
-            Insecurity::Internal => "TLS could not go on at this end",
+            TlsFailure::BadRecord => "a TLS record was changed on the way, or is not one",
+            TlsFailure::Misbehaved => "the other end broke the TLS protocol",
+            TlsFailure::Internal => "TLS could not go on at this end",
         })
     }
 }
@@ -142,11 +142,11 @@ mod tests {
 
     #[test]
     fn reasons_count_under_their_names() {
-        let word = |reason: Insecurity| Insecurity::WORDS[reason.class()];
-        assert_eq!(word(Insecurity::Alert(48)), "certificate");
-        assert_eq!(word(Insecurity::Alert(70)), "protocol");
-        assert_eq!(word(Insecurity::Expired), "certificate");
-        assert_eq!(word(Insecurity::WrongKey), "key");
-        assert_eq!(word(Insecurity::Plain), "plain");
+        let word = |reason: TlsFailure| TlsFailure::WORDS[reason.class()];
+        assert_eq!(word(TlsFailure::Alert(48)), "certificate");
+        assert_eq!(word(TlsFailure::Alert(70)), "protocol");
+        assert_eq!(word(TlsFailure::Expired), "certificate");
+        assert_eq!(word(TlsFailure::WrongKey), "key");
+        assert_eq!(word(TlsFailure::Plain), "plain");
     }
 }

@@ -51,51 +51,55 @@ mod work_meter;
 mod worker_meter;
 
 pub use buf::{Buf, BufPool, SizeClass};
-pub use chores::{ChoreRate, Chored, Chores};
+pub use chores::{ChoreCounters, ChoreRate, Chores};
 pub use command::{
-    BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, Kind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX, Range,
+    BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, IoKind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX, Range,
 };
 pub use device::{Completion, Device, Geometry, Submission};
 pub use ether::{EtherAddress, EtherCard, EtherError, EtherVia, Mac};
-pub use failures::Failures;
-pub use fence::{Fence, Kin, Start};
-pub use happening::{Credential, End, Happening};
-pub use insecurity::Insecurity;
+pub use failures::AuthFailures;
+pub use fence::{Fence, FenceGroup, StartOutcome};
+pub use happening::{Credential, EndCause, ServerEvent};
+pub use insecurity::TlsFailure;
 pub use latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge,
 };
 pub use mailbox::{
-    Answer, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, TenancyOperation,
-    TenancyRequest, WorkerMessage,
+    ConnSummary, LimitedBy, Mailbox, Member, MoveRefusal, NoMailbox, Report, TenancyAnswer,
+    TenancyOperation, TenancyRequest, WorkerMessage,
 };
-pub use meters::{Meter, Meters, Reading};
+pub use meters::{Meters, TenantMeter, TenantReading};
 pub use namespace::{Namespace, NamespaceId};
-pub use namespace_view::{NamespaceView, Removals};
+pub use namespace_view::{NamespaceRemovals, NamespaceView};
 pub use packet_meter::{LaneReading, PacketReading};
-pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
-pub use prelude::{Opening, Passage, Prelude};
+pub use parcel::{
+    MigratingConnection, MigratingGrant, MigratingNameClaim, MigratingPayload, MigratingRequest,
+};
+pub use prelude::{CompletedPrelude, Prelude, PreludeOutcome};
 pub use promise::{Promise, Share};
 pub use psk::{Psk, PskBook, PskHash, PskMark};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use server_endpoint::{PacketHosts, ServerEndpoint};
 pub use session::{
-    Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,
-    Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Tag, TenantReply, Unpack,
+    ControlRequest, ExpectedPayload, Hello, HelloReply, MigratableSession, NamespaceInfo, Notice,
+    ProtocolError, Reply, Request, RestorableSession, RevocablePermissions, Rights,
+    SPEECH_BYTES_MAX, Session, SessionEvent, Tag, TenantRegistration, TenantReply,
+    UnsolicitedOutput,
 };
 pub use slo::Slo;
 pub use slot::{Slot, SlotTable};
-pub use stages::{Coarse, Stage, StageMeter, Staged};
+pub use stages::{CoarseHistogram, Stage, StageHistograms, StageMeter};
 pub use status::Status;
 pub use time::Instant;
 pub use tls_use::{TlsOpen, TlsUse};
-pub use traces::{Seam, Trace, Traces};
+pub use traces::{Trace, TracePoint, Traces};
 pub use transport::{
     CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, FrameHead, HEAD_BYTES_MAX, ListenerId,
-    Migrate, NetEvent, Peer, Streams, Ticket, Transport, Turn,
+    Migrate, NetEvent, Peer, Streams, Ticket, Transport, TurnOutcome,
 };
 pub use try_lock::TryLock;
 pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{
-    DEVICES_MAX, DeviceError, DeviceMeter, DeviceReading, Gauges, Part, Protocol, Tokens,
+    DEVICES_MAX, DeviceError, DeviceMeter, DeviceReading, Protocol, Tokens, TurnPart, WorkerGauges,
     WorkerMeter, WorkerReading,
 };

@@ -14,8 +14,8 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::{
-    ConnId, Instant, ListenerId, Namespace, NamespaceId, Parcel, Peer, Slo, Status, Tag, TenantId,
-    Ticket,
+    ConnId, Instant, ListenerId, MigratingConnection, Namespace, NamespaceId, Peer, Slo, Status,
+    Tag, TenantId, Ticket,
 };
 
 /// A tenant's number within one epoch: the number is reused only in a later epoch.
@@ -89,7 +89,7 @@ pub enum LimitedBy {
 
 /// The control plane's answer to an [`TenancyRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct TenancyAnswer {
     /// The status of the operation.
     pub status: Status,
     /// The registered or changed tenant, on success.
@@ -105,10 +105,10 @@ pub struct Answer {
     pub limit_latency_us: u32,
 }
 
-impl Answer {
+impl TenancyAnswer {
     /// Returns an answer that only has a status.
-    pub const fn bare(status: Status) -> Answer {
-        Answer {
+    pub const fn bare(status: Status) -> TenancyAnswer {
+        TenancyAnswer {
             status,
             member: None,
             tokens_needed: 0,
@@ -157,7 +157,7 @@ pub enum WorkerMessage {
         from: u32,
     },
     /// Hands over a connection from another worker. Exactly one `Landed` or `Returned` follows.
-    Arrive(Box<Parcel>),
+    Arrive(Box<MigratingConnection>),
     /// Reports that a moved connection has landed.
     Landed {
         /// The ticket of the connection.
@@ -168,7 +168,7 @@ pub enum WorkerMessage {
         pause: Duration,
     },
     /// Returns a moved connection that found no room.
-    Returned(Box<Parcel>),
+    Returned(Box<MigratingConnection>),
     /// Answers an [`TenancyRequest`]: exactly one answer each.
     Answer {
         /// The connection on whose behalf the worker asked.
@@ -178,7 +178,7 @@ pub enum WorkerMessage {
         /// The handle of the request.
         handle: u16,
         /// The control plane's answer.
-        answer: Answer,
+        answer: TenancyAnswer,
     },
     /// Announces that a tenant was removed, so that its handles are invalid. The worker ends the
     /// tenant's epoch.
@@ -232,7 +232,7 @@ pub enum WorkerMessage {
 
 /// The reason that a connection did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stays {
+pub enum MoveRefusal {
     /// The connection is gone, or its end has begun.
     Gone,
     /// The connection's session cannot move there.
@@ -253,25 +253,25 @@ pub enum Stays {
     },
 }
 
-impl fmt::Display for Stays {
+impl fmt::Display for MoveRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stays::Gone => "it is gone, or its end has begun",
-            Stays::Session => "connections of its protocol cannot move there",
-            Stays::Busy => {
+            MoveRefusal::Gone => "it is gone, or its end has begun",
+            MoveRefusal::Session => "connections of its protocol cannot move there",
+            MoveRefusal::Busy => {
                 "it did not become quiet in time: its peer does not read its replies, or the \
                  device is slow"
             }
-            Stays::TooMany => "too many connections leave its worker already; try again",
-            Stays::NoRoom => "the other worker has no room for it",
-            Stays::Elsewhere { .. } => "it has just moved, and has another name now",
+            MoveRefusal::TooMany => "too many connections leave its worker already; try again",
+            MoveRefusal::NoRoom => "the other worker has no room for it",
+            MoveRefusal::Elsewhere { .. } => "it has just moved, and has another name now",
         })
     }
 }
 
 /// A worker's description of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ConnSummary {
     /// The connection's identifier at the worker.
     pub conn: ConnId,
     /// The network address, or the user, at the other end of the connection.
@@ -302,7 +302,7 @@ pub enum Report {
         /// The first position, as requested.
         from: u32,
         /// Descriptions of the connections from position `from` on, possibly not all of them.
-        connections: Box<[Listed]>,
+        connections: Box<[ConnSummary]>,
         /// The first position that was not visited; `None` at the end of the table.
         next: Option<u32>,
     },
@@ -315,7 +315,7 @@ pub enum Report {
         /// On success, the connection's identifier at its new worker, and the time during which no
         /// bytes were received from the connection. On failure, the reason why the connection
         /// stays.
-        ended: Result<(ConnId, Duration), Stays>,
+        ended: Result<(ConnId, Duration), MoveRefusal>,
     },
     /// The outcome of a [`WorkerMessage::End`].
     Ends {
@@ -324,7 +324,7 @@ pub enum Report {
         /// The connection of the message.
         conn: ConnId,
         /// The description of the ending connection, or the reason that it does not end.
-        begun: Result<Listed, Stays>,
+        begun: Result<ConnSummary, MoveRefusal>,
     },
 }
 

@@ -4,7 +4,7 @@
 //! Nothing is sent and nothing is locked: a worker adds with plain loads and stores, and a reader
 //! takes the difference of two readings. This module determines the cost per request, so each
 //! request only counts what cannot be obtained otherwise: its latency, if it is a read, and its
-//! bytes. The time per [`Stage`] is only sampled ([`Meter::sample`]).
+//! bytes. The time per [`Stage`] is only sampled ([`TenantMeter::sample`]).
 //!
 //! This module deliberately leaves out tenants' tokens, which the scheduler counts, and names.
 
@@ -18,14 +18,14 @@ use crate::counter::{bump, bump_u64};
 use crate::latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_of_fine, fine_edge,
 };
-use crate::stages::{self, Coarse, Stage, StageMeter, Staged};
+use crate::stages::{self, CoarseHistogram, Stage, StageHistograms, StageMeter};
 use crate::work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter};
 use crate::worker_meter::{DEVICES_MAX, DeviceMeter, Protocol, WorkerMeter};
-use crate::{Kind, NamespaceId, Status, TenantId};
+use crate::{IoKind, NamespaceId, Status, TenantId};
 
 /// A worker's counters of one tenant. The counters wrap; differences of readings stay correct.
 #[derive(Debug)]
-pub struct Meter {
+pub struct TenantMeter {
     /// Number of times that the worker has ended the tenant's epoch. A handle of an earlier epoch
     /// is invalid. Written before any request of the new epoch can be admitted.
     epoch: AtomicU32,
@@ -51,10 +51,10 @@ pub struct Meter {
     reads: [AtomicU32; LATENCY_BUCKETS],
 }
 
-/// The counters of [`Meter`]s, summed over workers and read at one time. All but the first two
-/// wrap.
+/// The counters of [`TenantMeter`]s, summed over workers and read at one time. All but the first
+/// two wrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct TenantReading {
     /// Requests admitted and not answered yet.
     pub in_flight: u32,
     /// Connections that belong to the tenant or hold a handle on it.
@@ -70,7 +70,7 @@ pub struct Reading {
     /// Failed requests of the tenant; the index is the status's number.
     pub failures: [u32; Status::ALL.len()],
     /// Times per stage of the sampled requests.
-    pub samples: Staged<u32>,
+    pub samples: StageHistograms<u32>,
     /// Successful reads by the narrow bucket of their latency.
     pub reads: Vec<u32>,
 }
@@ -79,7 +79,7 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Meters {
     /// Meters of tenants; the index is the tenant's number.
-    cells: Box<[Meter]>,
+    cells: Box<[TenantMeter]>,
     /// Meters of namespaces; the index is the namespace's number less one.
     namespaces: Box<[NamespaceMeter]>,
     /// The largest number of a namespace that the worker knows or knew.
@@ -100,7 +100,7 @@ impl Meters {
         let namespaces = <[NamespaceMeter]>::new_box_zeroed_with_elems(NAMESPACES_MAX);
         let namespaces = namespaces.expect("the address space has room for them");
         Meters {
-            cells: (0..tenants_max).map(|_| Meter::new()).collect(),
+            cells: (0..tenants_max).map(|_| TenantMeter::new()).collect(),
             namespaces,
             namespaces_end: AtomicU32::new(0),
             devices: (0..DEVICES_MAX).map(|_| DeviceMeter::default()).collect(),
@@ -111,7 +111,7 @@ impl Meters {
     }
 
     /// Returns a tenant's meter; `None` if its number is not below the maximum.
-    pub fn get(&self, tenant: TenantId) -> Option<&Meter> {
+    pub fn get(&self, tenant: TenantId) -> Option<&TenantMeter> {
         self.cells.get(tenant.0 as usize)
     }
 
@@ -158,9 +158,9 @@ impl Meters {
         self.cells.is_empty()
     }
 
-    /// Worker: records that this change of a namespace ([`WorkerMessage::Place`](crate::WorkerMessage::Place)) and
-    /// all earlier ones are in force. No device has a request of the worker any more that they
-    /// forbid.
+    /// Worker: records that this change of a namespace
+    /// ([`WorkerMessage::Place`](crate::WorkerMessage::Place)) and all earlier ones are in force.
+    /// No device has a request of the worker any more that they forbid.
     pub fn set_placed(&self, change: u64) {
         self.placed.store(change, Ordering::Release);
     }
@@ -171,11 +171,11 @@ impl Meters {
     }
 }
 
-impl Meter {
-    fn new() -> Meter {
+impl TenantMeter {
+    fn new() -> TenantMeter {
         let zero = || AtomicU32::new(0);
         let zeroes = |_| zero();
-        Meter {
+        TenantMeter {
             epoch: zero(),
             in_flight: zero(),
             connections: zero(),
@@ -217,14 +217,14 @@ impl Meter {
 
     /// Worker: records a successful request of `bytes` bytes, answered `nanos` nanoseconds after
     /// its last byte had arrived.
-    pub fn record(&self, kind: Kind, bytes: usize, nanos: u64) {
+    pub fn record(&self, kind: IoKind, bytes: usize, nanos: u64) {
         match kind {
-            Kind::Read => self.record_reads(1, bytes as u64, LatencyBucket::of(nanos)),
-            Kind::Write | Kind::Exchange => {
+            IoKind::Read => self.record_reads(1, bytes as u64, LatencyBucket::of(nanos)),
+            IoKind::Write | IoKind::Exchange => {
                 bump(&self.writes, 1);
                 bump_u64(&self.written_bytes, bytes as u64);
             }
-            Kind::Other => bump(&self.others, 1),
+            IoKind::Other => bump(&self.others, 1),
         }
     }
 
@@ -243,7 +243,7 @@ impl Meter {
 
     /// Worker: records the time that a sampled request spent in a stage.
     #[inline]
-    pub fn sample(&self, kind: Kind, stage: Stage, time: CoarseBucket) {
+    pub fn sample(&self, kind: IoKind, stage: Stage, time: CoarseBucket) {
         self.stages.sample(kind, stage, time);
     }
 
@@ -260,7 +260,7 @@ impl Meter {
     }
 
     /// Worker: records that an answer that names the tenant was processed. A reader that sees the
-    /// count also sees the handle's owner among the [connections](Meter::connections).
+    /// count also sees the handle's owner among the [connections](TenantMeter::connections).
     pub fn note_answer(&self) {
         let before = self.answers.load(Ordering::Relaxed);
         self.answers.store(before.wrapping_add(1), Ordering::Release);
@@ -282,7 +282,7 @@ impl Meter {
     }
 
     /// Adds the counters to `reading`.
-    pub fn add_to(&self, reading: &mut Reading) {
+    pub fn add_to(&self, reading: &mut TenantReading) {
         reading.in_flight += self.in_flight();
         reading.connections += self.connections();
         let add = |to: &mut u32, from: &AtomicU32| {
@@ -301,9 +301,9 @@ impl Meter {
     }
 }
 
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading {
+impl Default for TenantReading {
+    fn default() -> TenantReading {
+        TenantReading {
             in_flight: 0,
             connections: 0,
             writes: 0,
@@ -311,15 +311,15 @@ impl Default for Reading {
             read_bytes: 0,
             written_bytes: 0,
             failures: [0; Status::ALL.len()],
-            samples: Staged::default(),
+            samples: StageHistograms::default(),
             reads: alloc::vec![0; LATENCY_BUCKETS],
         }
     }
 }
 
-impl Reading {
+impl TenantReading {
     /// Returns the difference to an `earlier` reading; gauges keep their current value.
-    pub fn since(&self, earlier: &Reading) -> Reading {
+    pub fn since(&self, earlier: &TenantReading) -> TenantReading {
         let mut since = self.clone();
         let less = |now: &mut u32, then: &u32| *now = now.wrapping_sub(*then);
         less(&mut since.writes, &earlier.writes);
@@ -338,7 +338,7 @@ impl Reading {
     }
 
     /// Returns the number of successful reads by coarse bucket of their latency.
-    pub fn reads_coarse(&self) -> Coarse<u64> {
+    pub fn reads_coarse(&self) -> CoarseHistogram<u64> {
         let mut sums = [0; COARSE_BUCKETS];
         for (n, count) in self.reads.iter().enumerate() {
             sums[coarse_of_fine(n)] += u64::from(*count);
@@ -381,8 +381,8 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn reading(meter: &Meter) -> Reading {
-        let mut reading = Reading::default();
+    fn reading(meter: &TenantMeter) -> TenantReading {
+        let mut reading = TenantReading::default();
         meter.add_to(&mut reading);
         reading
     }
@@ -391,12 +391,12 @@ mod tests {
     fn percentiles_of_what_came_between_two_readings() {
         let meters = Meters::new(2);
         let meter = meters.get(TenantId(1)).unwrap();
-        meter.record(Kind::Read, 4096, 900_000_000);
+        meter.record(IoKind::Read, 4096, 900_000_000);
         let before = reading(meter);
         assert_eq!(before.since(&before).percentile_us(950), None);
-        (1..=1_000).for_each(|us| meter.record(Kind::Read, 4096, us * 1_000));
-        meter.record(Kind::Write, 512, 9_000_000_000);
-        meter.record(Kind::Other, 0, 1);
+        (1..=1_000).for_each(|us| meter.record(IoKind::Read, 4096, us * 1_000));
+        meter.record(IoKind::Write, 512, 9_000_000_000);
+        meter.record(IoKind::Other, 0, 1);
         let between = reading(meter).since(&before);
         let p95 = between.percentile_us(950).unwrap();
         assert!((940.0..960.0).contains(&p95), "{p95}");
@@ -413,8 +413,8 @@ mod tests {
         let meters = Meters::new(1);
         let meter = meters.get(TenantId(0)).unwrap();
         let (long, short) = (CoarseBucket::of(100_000), CoarseBucket::of(1));
-        meter.sample(Kind::Read, Stage::Device, long);
-        meter.sample(Kind::Write, Stage::Scheduler, short);
+        meter.sample(IoKind::Read, Stage::Device, long);
+        meter.sample(IoKind::Write, Stage::Scheduler, short);
         meter.fail(Status::Retry);
         let reading = reading(meter);
         assert_eq!(reading.samples[0][Stage::Device as usize][long.index()], 1);

@@ -9,14 +9,14 @@ use crate::NamespaceId;
 /// The removals of namespaces in the life of a server, counted. A process that takes over a server
 /// continues the count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removals {
+pub struct NamespaceRemovals {
     count: u64,
     /// For each number, by number less one: the count of all removals after its namespace was last
     /// removed; 0 if it never was.
     last: Vec<u64>,
 }
 
-impl Removals {
+impl NamespaceRemovals {
     /// Returns the number of removals so far.
     pub fn count(&self) -> u64 {
         self.count
@@ -48,8 +48,8 @@ impl Removals {
 
     /// Returns the removals from the counts of another process: `last` has each removed number with
     /// the count at that time. Returns `None` if the counts contradict each other.
-    pub fn from_parts(count: u64, last: &[(u16, u64)]) -> Option<Removals> {
-        let mut removals = Removals { count, last: Vec::new() };
+    pub fn from_parts(count: u64, last: &[(u16, u64)]) -> Option<NamespaceRemovals> {
+        let mut removals = NamespaceRemovals { count, last: Vec::new() };
         for (number, after) in last {
             let index = usize::from(*number).checked_sub(1)?;
             if *after == 0 || *after > count {
@@ -145,16 +145,16 @@ mod tests {
 
     #[test]
     fn removals_are_counted_by_number() {
-        let mut removals = Removals::default();
+        let mut removals = NamespaceRemovals::default();
         [3, 1, 3].into_iter().for_each(|number| removals.note(n(number)));
         assert_eq!((removals.count(), removals.last_of(n(3)), removals.last_of(n(2))), (3, 3, 0));
         let parts: Vec<(u16, u64)> = removals.iter().map(|(number, at)| (number.0, at)).collect();
         assert_eq!(parts, [(1, 2), (3, 3)]);
-        assert_eq!(Removals::from_parts(3, &parts), Some(removals));
+        assert_eq!(NamespaceRemovals::from_parts(3, &parts), Some(removals));
         for bad in [(0, 1), (1, 0), (1, 4)] {
-            assert_eq!(Removals::from_parts(3, &[bad]), None);
+            assert_eq!(NamespaceRemovals::from_parts(3, &[bad]), None);
         }
-        assert_eq!(Removals::default().last_of(n(0)), 0);
+        assert_eq!(NamespaceRemovals::default().last_of(n(0)), 0);
     }
 
     #[test]

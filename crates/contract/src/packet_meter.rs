@@ -2,7 +2,7 @@
 //! (docs/adr/0035-udp.md).
 //!
 //! Each worker writes its own counters, and a reader adds them up. Most servers have no packets, so
-//! the counters are a table of the process, as those of [`Happening`](crate::Happening) are.
+//! the counters are a table of the process, as those of [`ServerEvent`](crate::ServerEvent) are.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,8 +55,8 @@ impl PacketReading {
     /// Maximum number of lanes of a listener.
     pub const LANES_MAX: usize = 4;
 
-    /// Returns the counters in the order of the table. A worker does this in every turn, so there is
-    /// no loop.
+    /// Returns the counters in the order of the table. A worker does this in every turn, so there
+    /// is no loop.
     fn as_array(&self) -> [u64; COUNTERS] {
         let [a, b, c, d] = &self.lanes;
         [

@@ -13,7 +13,7 @@ use crate::{
 
 /// A connection in transfer, with all state that its new worker needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct MigratingConnection {
     /// The worker that the connection comes from.
     pub from: u16,
     /// The ticket of its socket.
@@ -24,18 +24,18 @@ pub struct Parcel {
     pub listener: ListenerId,
     /// The peer's knowledge of namespaces that were removed, and whose numbers are used again.
     pub view: NamespaceView,
-    /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
+    /// The session, as packed by [`MigratableSession::pack`](crate::MigratableSession::pack).
     pub session: Vec<u8>,
     /// The connection's rights; `None` while it has none.
-    pub grant: Option<ParcelGrant>,
+    pub grant: Option<MigratingGrant>,
     /// The grant's tenant, if the connection joined it and the membership can move.
     pub entered: Option<Member>,
     /// The tenants that the connection registered, by handle less one.
     pub handles: Vec<Option<Member>>,
     /// The connection's position among the connections of its client.
-    pub place: Option<ParcelPlace>,
+    pub place: Option<MigratingNameClaim>,
     /// The connection's requests, oldest first: those of a stream in their order.
-    pub requests: Vec<ParcelRequest>,
+    pub requests: Vec<MigratingRequest>,
     /// The request whose payload comes next and has no buffer yet; `None` if there is no such
     /// request.
     pub waiting: Option<Request>,
@@ -52,7 +52,7 @@ pub struct Parcel {
 
 /// The rights of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParcelGrant {
+pub struct MigratingGrant {
     /// The tenant that the connection's requests are charged to.
     pub tenant: TenantId,
     /// `true` if the connection may register tenants.
@@ -66,7 +66,7 @@ pub struct ParcelGrant {
 /// A connection's position in the succession of connections that its client has opened under the
 /// same connection number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParcelPlace {
+pub struct MigratingNameClaim {
     /// The tenant of the client.
     pub tenant: TenantId,
     /// The client's identifier, by which its connections belong together.
@@ -83,7 +83,7 @@ pub struct ParcelPlace {
 
 /// A request in transfer, which has not been submitted to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParcelRequest {
+pub struct MigratingRequest {
     /// The peer's identifier of the request.
     pub tag: Tag,
     /// The stream in which barriers order the request.
@@ -99,14 +99,14 @@ pub struct ParcelRequest {
     /// The first block on the device.
     pub lba: u64,
     /// The request's payload.
-    pub payload: Payload,
+    pub payload: MigratingPayload,
     /// Time at which the request's last byte had arrived.
     pub received_at: Instant,
 }
 
 /// A request's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
+pub enum MigratingPayload {
     /// The whole payload, possibly empty.
     Whole(Vec<u8>),
     /// The received part of the payload; the connection receives the rest next. Only the last

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::{Instant, Kind, Slot, Tokens};
+use crate::{Instant, IoKind, Slot, Tokens};
 
 /// The number of a tenant on the whole server: small, dense, reused only after all its requests
 /// have ended.
@@ -33,7 +33,7 @@ pub trait Scheduler: Feedback {
     fn enqueue(
         &mut self,
         tenant: TenantId,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull>;
@@ -47,7 +47,7 @@ pub trait Scheduler: Feedback {
 
     /// Refunds a released request that was not submitted after all, because nobody waits for its
     /// answer any more. Its tokens go to the common bucket.
-    fn refund(&mut self, kind: Kind, bytes: usize) {
+    fn refund(&mut self, kind: IoKind, bytes: usize) {
         let _unused = (kind, bytes);
     }
 
@@ -83,19 +83,19 @@ pub trait Feedback {
     }
 
     /// Records that a released request has ended at the device, `delay` after its submission.
-    fn ended(&mut self, kind: Kind, delay: Duration) {
+    fn ended(&mut self, kind: IoKind, delay: Duration) {
         let _unused = (kind, delay);
     }
 
     /// Records that a [large](crate::LARGE_REQUEST_BYTES) request of a tenant that
     /// [yields](Feedback::yields) goes to the device.
-    fn began_large(&mut self, kind: Kind, bytes: usize) {
+    fn began_large(&mut self, kind: IoKind, bytes: usize) {
         let _unused = (kind, bytes);
     }
 
     /// Records that a request of which [`began_large`](Feedback::began_large) was told has ended at
     /// the device.
-    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+    fn ended_large(&mut self, kind: IoKind, bytes: usize) {
         let _unused = (kind, bytes);
     }
 

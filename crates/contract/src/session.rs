@@ -1,8 +1,8 @@
 //! The port to a protocol: bytes to events, replies to bytes.
 //!
 //! A session belongs to one connection, does no I/O and knows no clock. Bytes of the peer become an
-//! [`Event`] in the nouns of this crate, or a [`Fatal`] reason to end the connection. Past a
-//! session there are no opcodes and no unchecked lengths.
+//! [`SessionEvent`] in the nouns of this crate, or a [`ProtocolError`] reason to end the
+//! connection. Past a session there are no opcodes and no unchecked lengths.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Request {
     pub tenant: u16,
     /// The command, with its range in the namespace.
     pub command: Command,
-    /// Bytes of payload that follow as [`Event::Payload`], also if the request is refused.
+    /// Bytes of payload that follow as [`SessionEvent::Payload`], also if the request is refused.
     pub payload_bytes: usize,
     /// Not `Ok` if the session refuses the request: answer with this status and skip the payload.
     pub verdict: Status,
@@ -55,7 +55,7 @@ pub struct Request {
 
 /// An event of a session: a message of the peer, or a part of it.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum SessionEvent<'a> {
     /// A request; its payload, if any, follows.
     Request(Request),
     /// The next piece of the last request's payload. The last piece has an `end`: `Ok`, or the
@@ -66,8 +66,8 @@ pub enum Event<'a> {
         /// Set with the last piece.
         end: Option<Status>,
     },
-    /// A request whose payload comes on invitation ([`Session::invite`]), as [`Event::Piece`]s
-    /// between other events. Its verdict is `Ok`.
+    /// A request whose payload comes on invitation ([`Session::invite`]), as
+    /// [`SessionEvent::Piece`]s between other events. Its verdict is `Ok`.
     Awaited(Request),
     /// A piece of an awaited request's payload. Pieces of several requests may alternate.
     Piece {
@@ -81,7 +81,7 @@ pub enum Event<'a> {
         /// must not be used.
         end: Option<Status>,
     },
-    /// The session has internal work to do, by a call of [`Speaks::attend`]. Rare.
+    /// The session has internal work to do, by a call of [`UnsolicitedOutput::attend`]. Rare.
     Own,
     /// The session has identified the tenant of further requests: from now on they are charged to
     /// it. With `None`, they are charged to the connection's own tenant.
@@ -90,14 +90,14 @@ pub enum Event<'a> {
     /// from now on, and may hold them.
     Fenced(Arc<Fence>),
     /// A request about the connection rather than about data. Rare, so boxed.
-    Control(Box<Control>),
+    Control(Box<ControlRequest>),
 }
 
 /// The bytes of a payload that come next on the connection, before any other message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// The slot of an awaited request ([`Event::Piece`]), and the offset in its payload. `None` for
-    /// the last request ([`Event::Payload`]), after the bytes received so far.
+pub struct ExpectedPayload {
+    /// The slot of an awaited request ([`SessionEvent::Piece`]), and the offset in its payload.
+    /// `None` for the last request ([`SessionEvent::Payload`]), after the bytes received so far.
     pub place: Option<(Slot, usize)>,
     /// Number of bytes; not zero.
     pub bytes: usize,
@@ -105,7 +105,7 @@ pub struct Expected {
 
 /// A request of a peer about its connection, its tenant or namespaces rather than about data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlRequest {
     /// Introduces the client and asks for the settings of the connection.
     Hello(Hello),
     /// Asks for the properties of a namespace by its name or number. The answer is an info.
@@ -128,9 +128,9 @@ pub enum Control {
         namespace: Option<NamespaceId>,
     },
     /// Registers a tenant (paper Table 1, `register`).
-    Register(Register),
+    Register(TenantRegistration),
     /// Changes a tenant's SLO: the response to a renegotiation notice.
-    Renegotiate(Register),
+    Renegotiate(TenantRegistration),
     /// Unregisters a tenant by its handle.
     Unregister {
         /// The peer's identifier of the request, returned unchanged.
@@ -178,14 +178,14 @@ pub struct HelloReply {
     pub namespaces: u16,
     /// The default namespace of requests that name none.
     pub namespace: u16,
-    /// The storage epoch, with which acknowledged changes that were not flushed may be lost; zero if
-    /// the server has none.
+    /// The storage epoch, with which acknowledged changes that were not flushed may be lost; zero
+    /// if the server has none.
     pub storage_epoch: u32,
 }
 
 /// A request to register or to change a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Register {
+pub struct TenantRegistration {
     /// The peer's identifier of the request, returned unchanged (the paper's cookie).
     pub tag: Tag,
     /// The tenant's handle for a change; zero for a registration.
@@ -314,7 +314,7 @@ pub const SPEECH_BYTES_MAX: usize = 32 << 10;
 /// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fatal {
+pub enum ProtocolError {
     /// The first bytes belong to no supported protocol.
     BadMagic(u16),
     /// The opcode does not exist in this version.
@@ -342,38 +342,43 @@ pub enum Fatal {
     Ended(u32),
 }
 
-impl fmt::Display for Fatal {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The first bytes of a TLS handshake, in either order.
-            Fatal::BadMagic(0x0316 | 0x1603) => {
+            ProtocolError::BadMagic(0x0316 | 0x1603) => {
                 f.write_str("a TLS handshake, but this listener has no TLS (reflex:// is without)")
             }
-            Fatal::BadMagic(magic) => write!(f, "bad magic {magic:#06x}"),
-            Fatal::BadOpcode(opcode) => write!(f, "unknown opcode {opcode}"),
-            Fatal::BadLength(length) => write!(f, "impossible length {length}"),
-            Fatal::BadVersion(version) => write!(f, "version {version} is not spoken here"),
-            Fatal::OutOfOrder => f.write_str("a message that may not come now"),
-            Fatal::Unanswerable(status) => write!(f, "{status} (this version has no status field)"),
-            Fatal::UnknownTag(tag) => write!(f, "a reply to no request ({tag:#x})"),
-            Fatal::BadField(offset) => write!(f, "an impossible value at byte {offset}"),
-            Fatal::BadHeader => f.write_str("a header does not match its checksum"),
-            Fatal::TooMuch => f.write_str("more data in a message than was agreed"),
-            Fatal::OutOfRange => f.write_str("data that nobody asked for"),
-            Fatal::Ended(why) => write!(f, "the peer, or its time, ended it ({why:#x})"),
+            ProtocolError::BadMagic(magic) => write!(f, "bad magic {magic:#06x}"),
+            ProtocolError::BadOpcode(opcode) => write!(f, "unknown opcode {opcode}"),
+            ProtocolError::BadLength(length) => write!(f, "impossible length {length}"),
+            ProtocolError::BadVersion(version) => write!(f, "version {version} is not spoken here"),
+            ProtocolError::OutOfOrder => f.write_str("a message that may not come now"),
+            ProtocolError::Unanswerable(status) => {
+                write!(f, "{status} (this version has no status field)")
+            }
+            ProtocolError::UnknownTag(tag) => write!(f, "a reply to no request ({tag:#x})"),
+            ProtocolError::BadField(offset) => write!(f, "an impossible value at byte {offset}"),
+            ProtocolError::BadHeader => f.write_str("a header does not match its checksum"),
+            ProtocolError::TooMuch => f.write_str("more data in a message than was agreed"),
+            ProtocolError::OutOfRange => f.write_str("data that nobody asked for"),
+            ProtocolError::Ended(why) => write!(f, "the peer, or its time, ended it ({why:#x})"),
         }
     }
 }
 
 /// The server's end of a protocol on one connection: bytes to events, replies to bytes.
-pub trait Session: Fenced + Movable + Speaks {
+pub trait Session: RevocablePermissions + MigratableSession + UnsolicitedOutput {
     /// Takes the next event from the front of `input`. Returns `None` if all of `input` is
     /// consumed, or if the session has to wait before it can take more bytes. In that case the
     /// worker is notified when the session can continue.
     ///
     /// # Errors
-    /// A [`Fatal`] reason to end the connection; the session must not be used again.
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
+    /// A [`ProtocolError`] reason to end the connection; the session must not be used again.
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError>;
 
     /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes,
     /// now or when a request of the connection has ended.
@@ -386,11 +391,12 @@ pub trait Session: Fenced + Movable + Speaks {
     /// If the bytes were received in place, pass that slice to [`next_event`](Session::next_event);
     /// the event borrows the slice. The method has no default: a wrapper that forgot it would
     /// silently cost large payloads a copy.
-    fn expects(&self) -> Option<Expected>;
+    fn expects(&self) -> Option<ExpectedPayload>;
 
-    /// Asks for the payload of an [awaited](Event::Awaited) request, whose pieces will name `slot`.
-    /// `room` is the payload's buffer; bytes that have arrived already are copied into it. Returns
-    /// the message that asks. An empty message means that the whole payload has been copied.
+    /// Asks for the payload of an [awaited](SessionEvent::Awaited) request, whose pieces will name
+    /// `slot`. `room` is the payload's buffer; bytes that have arrived already are copied into it.
+    /// Returns the message that asks. An empty message means that the whole payload has been
+    /// copied.
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead;
 
     /// Encodes the head of a reply whose body is `body` (empty unless data is returned). An empty
@@ -398,7 +404,7 @@ pub trait Session: Fenced + Movable + Speaks {
     ///
     /// # Errors
     /// The version cannot express the reply, so the connection must end instead.
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError>;
 
     /// Returns the protocol of the session.
     fn protocol(&self) -> Protocol {
@@ -413,7 +419,7 @@ pub trait Session: Fenced + Movable + Speaks {
 }
 
 /// Permissions of requests that change data, which a session may lose while they wait.
-pub trait Fenced {
+pub trait RevocablePermissions {
     /// Returns the epoch of the connection's fence as of which a request that changes data was
     /// found to be allowed.
     fn allowed_as_of(&self, tag: Tag) -> u32;
@@ -428,17 +434,18 @@ pub trait Fenced {
 
 /// Messages that a session sends on its own, and its own work. A session without any uses the
 /// defaults.
-pub trait Speaks {
-    /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
+pub trait UnsolicitedOutput {
+    /// Does the session's own work: after [`SessionEvent::Own`], and once a second. Takes no bytes.
     ///
     /// # Errors
-    /// A [`Fatal`] reason to end the connection, after the remaining messages.
-    fn attend(&mut self, _now: Instant) -> Result<(), Fatal> {
+    /// A [`ProtocolError`] reason to end the connection, after the remaining messages.
+    fn attend(&mut self, _now: Instant) -> Result<(), ProtocolError> {
         Ok(())
     }
 
     /// Returns the number of bytes of messages that the session has to send on its own. Grows only
-    /// in `attend`, with a [`Fatal`] error, and before [`Event::Own`]. A new session may have some.
+    /// in `attend`, with a [`ProtocolError`] error, and before [`SessionEvent::Own`]. A new session
+    /// may have some.
     fn unsaid(&self) -> usize {
         0
     }
@@ -450,14 +457,14 @@ pub trait Speaks {
     }
 
     /// Ends the session with its connection. No more bytes are taken, and only the
-    /// [`unsaid`](Speaks::unsaid) messages are sent. Whatever the connection owned elsewhere is
-    /// released now, though its peer may take a while to close.
+    /// [`unsaid`](UnsolicitedOutput::unsaid) messages are sent. Whatever the connection owned
+    /// elsewhere is released now, though its peer may take a while to close.
     fn leave(&mut self) {}
 }
 
 /// Moves of a session to another worker, which may stand for another process
 /// (docs/adr/0007-moving-connections.md).
-pub trait Movable {
+pub trait MigratableSession {
     /// Returns `true` if the session can move to that worker.
     fn moves_to(&self, worker: u16) -> bool;
 
@@ -467,21 +474,21 @@ pub trait Movable {
     }
 
     /// Packs the session into bytes from which another worker restores it. The session is not used
-    /// any more. Only for a session that [moves](Movable::moves_to) and [is
-    /// settled](Movable::is_settled). Returns `None`, without a change, if a later turn must try
-    /// again.
+    /// any more. Only for a session that [moves](MigratableSession::moves_to) and [is
+    /// settled](MigratableSession::is_settled). Returns `None`, without a change, if a later turn
+    /// must try again.
     fn pack(&mut self) -> Option<Vec<u8>>;
 
     /// Records the identifier of the unpacked session's connection. Returns the fence that counts
-    /// its requests, if the session [gave](Event::Fenced) one.
+    /// its requests, if the session [gave](SessionEvent::Fenced) one.
     fn landed(&mut self, _conn: ConnId) -> Option<Arc<Fence>> {
         None
     }
 }
 
 /// Sessions that are restored from their bytes alone.
-pub trait Unpack: Sized {
-    /// Restores a [packed](Movable::pack) session; `None` if the bytes are not from a session of
-    /// this version.
+pub trait RestorableSession: Sized {
+    /// Restores a [packed](MigratableSession::pack) session; `None` if the bytes are not from a
+    /// session of this version.
     fn unpack(packed: &[u8]) -> Option<Self>;
 }

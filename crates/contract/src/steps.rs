@@ -53,12 +53,12 @@ impl AtomicU32 {
 
 thread_local! {
     /// The run that this thread takes part in, and the index of the thread, 0 or 1.
-    static PART: RefCell<Option<(Arc<Play>, usize)>> = const { RefCell::new(None) };
+    static PART: RefCell<Option<(Arc<Interleaving>, usize)>> = const { RefCell::new(None) };
 }
 
 /// A run of the two threads, with their operations in one of the possible orders.
 #[derive(Debug)]
-struct Play {
+struct Interleaving {
     state: Mutex<State>,
     turned: Condvar,
 }
@@ -66,7 +66,7 @@ struct Play {
 #[derive(Debug)]
 struct State {
     watched: Vec<usize>,
-    threads: [Stand; 2],
+    threads: [ThreadStatus; 2],
     /// The threads that take the first steps, by index. After these steps, the first thread runs as
     /// long as it has any.
     given: Vec<usize>,
@@ -76,7 +76,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum ThreadStatus {
     Runs,
     Waits,
     Done,
@@ -85,14 +85,14 @@ enum Stand {
 impl State {
     /// Lets a waiting thread run once neither thread runs.
     fn turn(&mut self) {
-        let waits = self.threads.map(|stand| stand == Stand::Waits);
-        if self.threads.contains(&Stand::Runs) || waits == [false; 2] {
+        let waits = self.threads.map(|stand| stand == ThreadStatus::Waits);
+        if self.threads.contains(&ThreadStatus::Runs) || waits == [false; 2] {
             return;
         }
         let given = self.given.get(self.taken.len()).copied();
         let next = given.unwrap_or(usize::from(!waits[0]));
         self.taken.push((next, waits[1 - next]));
-        self.threads[next] = Stand::Runs;
+        self.threads[next] = ThreadStatus::Runs;
     }
 
     /// Returns the first steps of the next order to try; `None` after the last order.
@@ -102,18 +102,18 @@ impl State {
     }
 }
 
-impl Play {
+impl Interleaving {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
 
     /// Sets a thread's state, and blocks until it is the thread's turn to run.
-    fn stand(&self, me: usize, stand: Stand) {
+    fn stand(&self, me: usize, stand: ThreadStatus) {
         let mut state = self.state();
         state.threads[me] = stand;
         state.turn();
         self.turned.notify_all();
-        while state.threads[me] == Stand::Waits {
+        while state.threads[me] == ThreadStatus::Waits {
             state = self.turned.wait(state).expect("no holder of this lock panics");
         }
     }
@@ -123,20 +123,20 @@ impl Play {
 fn step(at: usize) {
     let part = PART.with_borrow(Clone::clone);
     if let Some((play, me)) = part.filter(|(play, _)| play.state().watched.contains(&at)) {
-        play.stand(me, Stand::Waits);
+        play.stand(me, ThreadStatus::Waits);
     }
 }
 
 /// Runs a thread's part. The part also counts as done if it panics.
-fn act(play: &Arc<Play>, me: usize, part: impl FnOnce()) {
-    struct Exit<'a>(&'a Play, usize);
-    impl Drop for Exit<'_> {
+fn act(play: &Arc<Interleaving>, me: usize, part: impl FnOnce()) {
+    struct ThreadEnd<'a>(&'a Interleaving, usize);
+    impl Drop for ThreadEnd<'_> {
         fn drop(&mut self) {
             PART.set(None);
-            self.0.stand(self.1, Stand::Done);
+            self.0.stand(self.1, ThreadStatus::Done);
         }
     }
-    let _exit = Exit(play, me);
+    let _exit = ThreadEnd(play, me);
     PART.set(Some((play.clone(), me)));
     part();
 }
@@ -152,9 +152,9 @@ pub(crate) fn in_every_order<S: Sync>(
     let mut given = Vec::new();
     for orders in 1.. {
         let scene = make();
-        let threads = [Stand::Runs; 2];
+        let threads = [ThreadStatus::Runs; 2];
         let state = State { watched: watched(&scene), threads, given, taken: Vec::new() };
-        let play = Arc::new(Play { state: Mutex::new(state), turned: Condvar::new() });
+        let play = Arc::new(Interleaving { state: Mutex::new(state), turned: Condvar::new() });
         std::thread::scope(|scope| {
             scope.spawn(|| act(&play, 1, || parts[1](&scene)));
             act(&play, 0, || parts[0](&scene));
@@ -171,16 +171,16 @@ pub(crate) fn in_every_order<S: Sync>(
 
 #[test]
 fn all_orders_are_tried() {
-    type Two = [AtomicU32; 2];
+    type AtomicPair = [AtomicU32; 2];
     let add = |to: &AtomicU32, times: u32| {
         for _ in 0..times {
             to.fetch_add(1, Ordering::SeqCst);
         }
     };
     let orders = in_every_order(
-        Two::default,
+        AtomicPair::default,
         |scene| scene.each_ref().map(AtomicU32::at).into(),
-        [&|scene: &Two| add(&scene[0], 3), &|scene: &Two| add(&scene[1], 4)],
+        [&|scene: &AtomicPair| add(&scene[0], 3), &|scene: &AtomicPair| add(&scene[1], 4)],
         |scene| assert_eq!(scene.each_ref().map(|all| all.load(Ordering::SeqCst)), [3, 4]),
     );
     assert_eq!(orders, 35, "three of seven");

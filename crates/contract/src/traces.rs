@@ -8,14 +8,14 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{Kind, NamespaceId, Status, TenantId};
+use crate::{IoKind, NamespaceId, Status, TenantId};
 
 /// Capacity of a ring, in traces.
 const TRACES_MAX: usize = 1024;
 
 /// A point on the path of a request, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seam {
+pub enum TracePoint {
     /// The beginning of the turn that received the request's last bytes.
     Received,
     /// The request was parsed and admitted.
@@ -39,19 +39,19 @@ pub enum Seam {
     Sent,
 }
 
-impl Seam {
+impl TracePoint {
     /// All points on the path of a request, in order.
-    pub const ALL: [Seam; 10] = [
-        Seam::Received,
-        Seam::Admitted,
-        Seam::Queued,
-        Seam::Due,
-        Seam::Submitted,
-        Seam::Polled,
-        Seam::Ended,
-        Seam::Answered,
-        Seam::Handed,
-        Seam::Sent,
+    pub const ALL: [TracePoint; 10] = [
+        TracePoint::Received,
+        TracePoint::Admitted,
+        TracePoint::Queued,
+        TracePoint::Due,
+        TracePoint::Submitted,
+        TracePoint::Polled,
+        TracePoint::Ended,
+        TracePoint::Answered,
+        TracePoint::Handed,
+        TracePoint::Sent,
     ];
 }
 
@@ -65,18 +65,18 @@ pub struct Trace {
     /// The index of the request's connection.
     pub namespace: NamespaceId,
     /// The namespace of the request.
-    pub kind: Kind,
+    pub kind: IoKind,
     /// The status of the request.
     pub status: Status,
     /// The size of the request's data in bytes.
     pub bytes: u32,
-    /// The time at each [`Seam`], in nanoseconds of the server's clock; zero if the request did not
-    /// reach it.
-    pub at: [u64; Seam::ALL.len()],
+    /// The time at each [`TracePoint`], in nanoseconds of the server's clock; zero if the request
+    /// did not reach it.
+    pub at: [u64; TracePoint::ALL.len()],
 }
 
 /// Number of words of a trace in the ring.
-const WORDS: usize = 3 + Seam::ALL.len();
+const WORDS: usize = 3 + TracePoint::ALL.len();
 
 /// The traces of one worker: a ring buffer that the worker fills and the control plane empties.
 #[derive(Debug)]
@@ -141,10 +141,10 @@ impl Traces {
 impl Trace {
     fn to_words(self) -> [u64; WORDS] {
         let kind = match self.kind {
-            Kind::Read => 0,
-            Kind::Write => 1,
-            Kind::Exchange => 2,
-            Kind::Other => 3,
+            IoKind::Read => 0,
+            IoKind::Write => 1,
+            IoKind::Exchange => 2,
+            IoKind::Other => 3,
         };
         let mut words = [0; WORDS];
         words[0] = u64::from(self.tenant.0) << 32 | u64::from(self.connection);
@@ -162,10 +162,10 @@ impl Trace {
             namespace: NamespaceId((what >> 16) as u16),
             status: Status::from_code(what as u16),
             kind: match size >> 32 {
-                0 => Kind::Read,
-                1 => Kind::Write,
-                2 => Kind::Exchange,
-                _ => Kind::Other,
+                0 => IoKind::Read,
+                1 => IoKind::Write,
+                2 => IoKind::Exchange,
+                _ => IoKind::Other,
             },
             bytes: size as u32,
             at,
@@ -182,7 +182,7 @@ mod tests {
             tenant: TenantId(n),
             connection: u32::MAX - n,
             namespace: NamespaceId(7),
-            kind: [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other][n as usize % 4],
+            kind: [IoKind::Read, IoKind::Write, IoKind::Exchange, IoKind::Other][n as usize % 4],
             status: Status::ALL[n as usize % Status::ALL.len()],
             bytes: n,
             at: core::array::from_fn(|seam| u64::from(n) << seam),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::{Buf, Insecurity, Instant, Mac, Opening, TenantId};
+use crate::{Buf, CompletedPrelude, Instant, Mac, TenantId, TlsFailure};
 
 /// The identifier of a connection of one worker. The generation distinguishes successive
 /// connections of one index.
@@ -17,9 +17,9 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// The identifier of a listener for workers: its place in the low 16 bits, and above them the number
-/// of listeners that had the place before. At the start a listener's place is its position in the
-/// configuration.
+/// The identifier of a listener for workers: its place in the low 16 bits, and above them the
+/// number of listeners that had the place before. At the start a listener's place is its position
+/// in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
 
@@ -108,7 +108,7 @@ pub enum CloseReason {
     /// A dial failed (the number is the system's error).
     Unreachable(i32),
     /// TLS failed, during the handshake or later.
-    Insecure(Insecurity),
+    Insecure(TlsFailure),
 }
 
 /// An event of the network.
@@ -124,7 +124,7 @@ pub enum NetEvent {
         listener: Option<ListenerId>,
         /// The negotiation in the clear that a [`Prelude`](crate::Prelude) ended before the session
         /// begins; `None` if there was none.
-        opening: Option<Box<Opening>>,
+        opening: Option<Box<CompletedPrelude>>,
     },
     /// Bytes arrived. `buf` is lent: the receiver of the event returns it with [`Streams::give`]
     /// after processing the bytes.
@@ -435,7 +435,7 @@ pub trait Dial: Streams {
 /// The outcome of one turn of a worker or initiator: the outer loop spins, parks or (in the
 /// simulated world) jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct TurnOutcome {
     /// `true` if the turn did any work, so that another turn may find more.
     pub progressed: bool,
     /// Time of the next turn if no event comes before; `None` for never.

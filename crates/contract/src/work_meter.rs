@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
-use crate::Kind;
+use crate::IoKind;
 use crate::counter::{bump, bump_u64};
-use crate::stages::{self, StageMeter, Staged};
+use crate::stages::{self, StageHistograms, StageMeter};
 
 /// Largest number of a namespace. Its form on the wire has 16 bits.
 pub const NAMESPACES_MAX: usize = 65_000;
@@ -33,20 +33,20 @@ pub struct WorkReading {
     /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
     /// Times per stage of the sampled requests.
-    pub samples: Staged<u32>,
+    pub samples: StageHistograms<u32>,
 }
 
 impl WorkMeter {
     /// Worker: records a successful request of `bytes` bytes.
     #[inline]
-    pub fn record(&self, kind: Kind, bytes: usize) {
+    pub fn record(&self, kind: IoKind, bytes: usize) {
         match kind {
-            Kind::Read => self.record_reads(1, bytes as u64),
-            Kind::Write | Kind::Exchange => {
+            IoKind::Read => self.record_reads(1, bytes as u64),
+            IoKind::Write | IoKind::Exchange => {
                 bump(&self.writes, 1);
                 bump_u64(&self.written_bytes, bytes as u64);
             }
-            Kind::Other => bump(&self.others, 1),
+            IoKind::Other => bump(&self.others, 1),
         }
     }
 
@@ -70,7 +70,7 @@ impl WorkMeter {
         let mut reading = WorkReading {
             requests: requests.map(|count| count.load(Ordering::Relaxed)),
             bytes: [&self.read_bytes, &self.written_bytes].map(|sum| sum.load(Ordering::Relaxed)),
-            samples: Staged::default(),
+            samples: StageHistograms::default(),
         };
         self.stages.add_to(&mut reading.samples);
         reading
@@ -131,9 +131,9 @@ mod tests {
         let meters = [WorkMeter::default(), WorkMeter::default()];
         assert!(!meters[0].is_used());
         meters[0].record_reads(u32::MAX, 4_096);
-        meters[1].record(Kind::Exchange, 512);
-        meters[1].record(Kind::Other, 0);
-        meters[1].stages.sample(Kind::Read, Stage::Reply, CoarseBucket::of(0));
+        meters[1].record(IoKind::Exchange, 512);
+        meters[1].record(IoKind::Other, 0);
+        meters[1].stages.sample(IoKind::Read, Stage::Reply, CoarseBucket::of(0));
         assert!(meters[0].is_used() && meters[1].is_used());
         let read = || {
             let mut sum = meters[0].read();
@@ -142,9 +142,9 @@ mod tests {
         };
         let before = read();
         assert_eq!((before.requests, before.bytes), ([u32::MAX, 1, 1], [4_096, 512]));
-        meters[1].record(Kind::Read, 512);
-        meters[0].record(Kind::Read, 512);
-        meters[0].stages.sample(Kind::Read, Stage::Reply, CoarseBucket::of(0));
+        meters[1].record(IoKind::Read, 512);
+        meters[0].record(IoKind::Read, 512);
+        meters[0].stages.sample(IoKind::Read, Stage::Reply, CoarseBucket::of(0));
         let since = read().since(&before);
         assert_eq!((read().requests[0], since.requests, since.bytes[0]), (1, [2, 0, 0], 1_024));
         assert_eq!((read().samples[0][2][0], since.samples[0][2][0]), (2, 1));

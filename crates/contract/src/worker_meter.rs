@@ -1,11 +1,11 @@
-//! A worker's counters of its devices and of itself. As in [`Meter`](crate::Meter), only the worker
-//! writes, and a reader takes differences.
+//! A worker's counters of its devices and of itself. As in [`TenantMeter`](crate::TenantMeter),
+//! only the worker writes, and a reader takes differences.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use crate::counter::{bump, bump_u64};
-use crate::{End, Status};
+use crate::{EndCause, Status};
 
 /// Maximum number of devices of a worker.
 pub const DEVICES_MAX: usize = 64;
@@ -153,7 +153,7 @@ impl DeviceReading {
 
 /// A part of a worker's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TurnPart {
     /// Processing received messages and starting sends, without the system calls.
     Network,
     /// Parsing and admitting requests, writing replies.
@@ -168,10 +168,16 @@ pub enum Part {
     Upkeep,
 }
 
-impl Part {
+impl TurnPart {
     /// All parts of a worker's time, in order.
-    pub const ALL: [Part; 6] =
-        [Part::Network, Part::Protocol, Part::Scheduling, Part::Device, Part::Kernel, Part::Upkeep];
+    pub const ALL: [TurnPart; 6] = [
+        TurnPart::Network,
+        TurnPart::Protocol,
+        TurnPart::Scheduling,
+        TurnPart::Device,
+        TurnPart::Kernel,
+        TurnPart::Upkeep,
+    ];
 }
 
 /// The protocol of a connection.
@@ -192,7 +198,7 @@ impl Protocol {
 
 /// A worker's gauges at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
+pub struct WorkerGauges {
     /// Open connections by [`Protocol`].
     pub protocols: [u32; Protocol::ALL.len()],
     /// Requests in flight at the worker.
@@ -212,12 +218,12 @@ pub struct WorkerMeter {
     busy_nanos: AtomicU64,
     /// Nanoseconds for which the worker's thread waited for a processor.
     waited_nanos: AtomicU64,
-    /// Nanoseconds of the timed turns, by [`Part`].
-    parts: [AtomicU64; Part::ALL.len()],
+    /// Nanoseconds of the timed turns, by [`TurnPart`].
+    parts: [AtomicU64; TurnPart::ALL.len()],
     /// Failed requests of the worker; the index is the status's number.
     failures: [AtomicU32; Status::ALL.len()],
     /// Connections that have ended, by cause.
-    ends: [AtomicU32; End::ALL.len()],
+    ends: [AtomicU32; EndCause::ALL.len()],
     /// Number of the worker's connections.
     connections: AtomicU32,
     /// Connections that have left for other workers and landed there.
@@ -244,25 +250,25 @@ pub struct WorkerReading {
     /// Nanoseconds for which the worker's thread waited for a processor; zero if the kernel does
     /// not count them.
     pub waited_nanos: u64,
-    /// Nanoseconds of the timed turns, by [`Part`].
-    pub parts: [u64; Part::ALL.len()],
+    /// Nanoseconds of the timed turns, by [`TurnPart`].
+    pub parts: [u64; TurnPart::ALL.len()],
     /// Failed requests of the worker; the index is the status's number.
     pub failures: [u32; Status::ALL.len()],
-    /// Connections that have ended, by [`End`].
-    pub ends: [u32; End::ALL.len()],
+    /// Connections that have ended, by [`EndCause`].
+    pub ends: [u32; EndCause::ALL.len()],
     /// Numbers of connections that moved to another worker or process, of those whose move failed,
     /// and of those that arrived.
     pub moves: [u32; 3],
     /// The worker's gauges at the time of its last update of the counters.
-    pub gauges: Gauges,
+    pub gauges: WorkerGauges,
 }
 
 impl WorkerMeter {
     /// Worker: adds `turns` turns that did work, and sets the total busy time and the gauges.
-    pub fn tell(&self, turns: u32, busy_nanos: u64, gauges: Gauges) {
+    pub fn tell(&self, turns: u32, busy_nanos: u64, gauges: WorkerGauges) {
         bump_u64(&self.turns, u64::from(turns));
         self.busy_nanos.store(busy_nanos, Ordering::Relaxed);
-        let Gauges { protocols, in_flight, buffers, carried } = gauges;
+        let WorkerGauges { protocols, in_flight, buffers, carried } = gauges;
         let pairs =
             [(&self.in_flight, in_flight), (&self.buffers, buffers), (&self.carried, carried)];
         for (to, from) in pairs.into_iter().chain(self.protocols.iter().zip(protocols)) {
@@ -271,7 +277,7 @@ impl WorkerMeter {
     }
 
     /// Worker: adds the nanoseconds that a timed turn spent in a part.
-    pub fn time(&self, part: Part, nanos: u64) {
+    pub fn time(&self, part: TurnPart, nanos: u64) {
         bump_u64(&self.parts[part as usize], nanos);
     }
 
@@ -292,7 +298,7 @@ impl WorkerMeter {
     }
 
     /// Worker: counts an ended connection.
-    pub fn end(&self, cause: End) {
+    pub fn end(&self, cause: EndCause) {
         bump(&self.ends[cause as usize], 1);
     }
 
@@ -352,7 +358,7 @@ impl WorkerMeter {
             failures: self.failures.each_ref().map(narrow),
             ends: self.ends.each_ref().map(narrow),
             moves: self.moves(),
-            gauges: Gauges {
+            gauges: WorkerGauges {
                 protocols: self.protocols.each_ref().map(narrow),
                 in_flight: narrow(&self.in_flight),
                 buffers: narrow(&self.buffers),
@@ -390,18 +396,18 @@ mod tests {
     #[test]
     fn a_worker_adds_up_its_turns() {
         let meter = WorkerMeter::default();
-        let gauges = Gauges { protocols: [1, 5, 0], in_flight: 2, buffers: 3, carried: 4 };
+        let gauges = WorkerGauges { protocols: [1, 5, 0], in_flight: 2, buffers: 3, carried: 4 };
         meter.tell(1, 0, gauges);
         meter.tell(2, 500, gauges);
         meter.set_waited(Duration::from_nanos(700));
-        meter.time(Part::Kernel, 300);
+        meter.time(TurnPart::Kernel, 300);
         meter.fail(Status::Denied);
-        meter.end(End::Stuck);
+        meter.end(EndCause::Stuck);
         meter.count_stayed();
         let read = meter.read();
         assert_eq!((read.turns, read.busy_nanos, read.gauges), (3, 500, gauges));
         assert_eq!((read.parts[4], read.failures[5]), (300, 1));
         assert_eq!((read.waited_nanos, meter.waited()), (700, Duration::from_nanos(700)));
-        assert_eq!((read.ends[End::Stuck as usize], read.moves), (1, [0, 1, 0]));
+        assert_eq!((read.ends[EndCause::Stuck as usize], read.moves), (1, [0, 1, 0]));
     }
 }

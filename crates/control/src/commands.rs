@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use contract::{
-    ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, TenantId, WorkerMessage,
+    ConnId, ConnSummary, Instant, ListenerId, Meters, MoveRefusal, Report, TenantId, WorkerMessage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,14 +92,14 @@ pub struct ConnectionInfo {
     /// Number of the connection's worker.
     pub worker: usize,
     /// The worker's description of the connection.
-    pub listed: Listed,
+    pub listed: ConnSummary,
     /// Name of the connection's tenant; `None` if it has none.
     pub tenant: Option<String>,
 }
 
 /// The identity of a connection after its move to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveResult {
     /// Number of the new worker.
     pub worker: usize,
     /// The connection's identifier at the new worker.
@@ -114,7 +114,7 @@ pub enum CommandRefused {
     /// There is no worker of this number.
     NoWorker(usize),
     /// The connection stays, for the worker's reason.
-    Stays(Stays),
+    Stays(MoveRefusal),
     /// The worker that listens cannot be retired.
     Listens,
     /// All workers are active already.
@@ -168,7 +168,7 @@ enum Key {
 
 /// A function that restricts new connections to some workers: worker `n` accepts them if bit `n` is
 /// set.
-pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
+pub(crate) type WorkerRestriction = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The present state of all workers.
 struct WorkerTable {
@@ -179,15 +179,15 @@ struct WorkerTable {
     /// Time at which the connections that cannot leave a retiring worker are ended, by worker.
     drain_at: Vec<Option<Instant>>,
     sizing: Sizing,
-    open_to: Option<OpenTo>,
+    open_to: Option<WorkerRestriction>,
     /// Commands that wait for their reports, oldest first.
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingCommand>,
     /// Number of commands so far that wait or waited for a report.
     orders: u64,
 }
 
 /// A command that waits for its report.
-struct Waiting {
+struct PendingCommand {
     /// Number of the command, which distinguishes commands that wait for the same report.
     number: u64,
     key: Key,
@@ -232,7 +232,7 @@ impl WorkerCommands {
     }
 
     /// Sets the function that tells the acceptor which workers accept connections.
-    pub fn set_open_to(&self, open_to: OpenTo) {
+    pub fn set_open_to(&self, open_to: WorkerRestriction) {
         let mut table = self.table();
         table.open_to = Some(open_to);
         table.tell_open();
@@ -263,7 +263,7 @@ impl WorkerCommands {
         let Some(n) = table.waiting.iter().position(|waiting| waiting.key == key) else {
             return Some(report);
         };
-        let Waiting { told, .. } = table.waiting.remove(n);
+        let PendingCommand { told, .. } = table.waiting.remove(n);
         // A receiver that gave up waiting is gone.
         let _ = told.try_send(report);
         None
@@ -285,11 +285,11 @@ impl WorkerCommands {
             // A second answer about the same connection would be taken for the first.
             let moves = table.waiting.iter().any(|waiting| waiting.key == key);
             if moves && matches!(key, Key::Moved(..)) {
-                return Err(CommandRefused::Stays(Stays::TooMany));
+                return Err(CommandRefused::Stays(MoveRefusal::TooMany));
             }
             table.orders += 1;
             let number = table.orders;
-            table.waiting.push(Waiting { number, key, told });
+            table.waiting.push(PendingCommand { number, key, told });
             number
         };
         let sent = self.senders[worker].send(tell).is_ok();
@@ -324,7 +324,7 @@ impl WorkerCommands {
         worker: usize,
         conn: ConnId,
         to: usize,
-    ) -> Result<Moved, CommandRefused> {
+    ) -> Result<MoveResult, CommandRefused> {
         let (from, number) = (self.check(worker)?, self.check(to)?);
         self.check_thawed()?;
         if self.table().states[to] != WorkerState::Active {
@@ -332,8 +332,9 @@ impl WorkerCommands {
         }
         let tell = WorkerMessage::Move { conn, to: number };
         match self.order(worker, Key::Moved(from, conn), tell)? {
-            Report::Moved { ended: Ok((conn, pause)), .. } => Ok(Moved { worker: to, conn, pause }),
-            Report::Moved { ended: Err(why), .. } => Err(CommandRefused::Stays(why)),
+            Report::Moved { ended, .. } => ended
+                .map(|(conn, pause)| MoveResult { worker: to, conn, pause })
+                .map_err(CommandRefused::Stays),
             Report::Listed { .. } | Report::Ends { .. } => Err(CommandRefused::NoAnswer),
         }
     }
@@ -362,8 +363,8 @@ impl WorkerCommands {
         let tenants = self.tenants.list();
         let names: HashMap<TenantId, &String> =
             tenants.iter().map(|info| (info.tenant, &info.name)).collect();
-        let name = |listed: &Listed| names.get(&listed.tenant?).copied().cloned();
-        let info = |(worker, listed): (usize, Listed)| ConnectionInfo {
+        let name = |listed: &ConnSummary| names.get(&listed.tenant?).copied().cloned();
+        let info = |(worker, listed): (usize, ConnSummary)| ConnectionInfo {
             worker,
             listed,
             tenant: name(&listed),
@@ -396,8 +397,8 @@ impl WorkerCommands {
     /// followed. Returns the ending connection, without waiting for its end.
     ///
     /// # Errors
-    /// Fails if no connection has this identifier (any more), too many are ending already, the worker
-    /// does not answer, or another process takes over.
+    /// Fails if no connection has this identifier (any more), too many are ending already, the
+    /// worker does not answer, or another process takes over.
     pub fn end_connection(
         &self,
         worker: usize,
@@ -412,25 +413,24 @@ impl WorkerCommands {
         for _ in 0..FOLLOWED_MAX {
             // A number of no worker means that the connection has left for another process.
             let number = self.check(worker).map_err(|_| gone)?;
-            match self.order(worker, Key::Ends(number, conn), WorkerMessage::End { conn, until })? {
-                Report::Ends { begun: Ok(listed), .. } => return Ok(self.told(worker, listed)),
-                Report::Ends {
-                    begun: Err(Stays::Elsewhere { worker: at, conn: name }), ..
-                } => {
+            let order = WorkerMessage::End { conn, until };
+            let report = self.order(worker, Key::Ends(number, conn), order)?;
+            let Report::Ends { begun, .. } = report else { return Err(CommandRefused::NoAnswer) };
+            match begun {
+                Ok(listed) => return Ok(self.told(worker, listed)),
+                Err(MoveRefusal::Elsewhere { worker: at, conn: name }) => {
                     (worker, conn) = (usize::from(at), name);
                 }
-                Report::Ends { begun: Err(Stays::TooMany), .. } => {
-                    return Err(CommandRefused::ManyEnd);
-                }
-                Report::Ends { begun: Err(Stays::Gone), .. } => return Err(gone),
-                _ => return Err(CommandRefused::NoAnswer),
+                Err(MoveRefusal::TooMany) => return Err(CommandRefused::ManyEnd),
+                Err(MoveRefusal::Gone) => return Err(gone),
+                Err(_) => return Err(CommandRefused::NoAnswer),
             }
         }
         Err(CommandRefused::NoAnswer)
     }
 
     /// Returns the description of a listed connection, with the name of its tenant.
-    fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
+    fn told(&self, worker: usize, listed: ConnSummary) -> ConnectionInfo {
         let registry = self.tenants.registry();
         let entry = listed.tenant.and_then(|tenant| registry.tenants.get(tenant));
         ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
@@ -720,7 +720,7 @@ mod tests {
         let (here, there) =
             (ConnId { index: 7, generation: 1 }, ConnId { index: 0, generation: 4 });
         let peer = contract::Peer::Local { uid: 0 };
-        let listed = Listed {
+        let listed = ConnSummary {
             conn: there,
             peer,
             tenant: None,
@@ -739,7 +739,7 @@ mod tests {
         let until = Instant::ZERO + Duration::from_secs(1);
         let ending = end(0);
         assert_eq!(next(&mut boxes[0]), WorkerMessage::End { conn: here, until });
-        let elsewhere = Stays::Elsewhere { worker: 1, conn: there };
+        let elsewhere = MoveRefusal::Elsewhere { worker: 1, conn: there };
         boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
         controller.serve(at(1));
         assert_eq!(next(&mut boxes[1]), WorkerMessage::End { conn: there, until });
@@ -749,14 +749,14 @@ mod tests {
         // In another process, or moving for ever.
         let ending = end(0);
         next(&mut boxes[0]);
-        let elsewhere = Stays::Elsewhere { worker: 2, conn: there };
+        let elsewhere = MoveRefusal::Elsewhere { worker: 2, conn: there };
         boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
         controller.serve(at(1));
         assert_eq!(ending.join().unwrap(), Err(CommandRefused::NoConnection(0, here)));
         let ending = end(0);
         for _ in 0..FOLLOWED_MAX {
             next(&mut boxes[0]);
-            let elsewhere = Stays::Elsewhere { worker: 0, conn: here };
+            let elsewhere = MoveRefusal::Elsewhere { worker: 0, conn: here };
             boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
             controller.serve(at(1));
         }
@@ -787,13 +787,13 @@ mod tests {
         let first = std::thread::spawn(move || ordering.move_connection(0, conn, 1));
         assert_eq!(next(&mut boxes[0]), WorkerMessage::Move { conn, to: 1 });
         let second = commands.move_connection(0, conn, 1);
-        assert_eq!(second, Err(CommandRefused::Stays(Stays::TooMany)));
+        assert_eq!(second, Err(CommandRefused::Stays(MoveRefusal::TooMany)));
         assert_eq!(boxes[0].poll(), None, "the worker is told once");
         let there = ConnId { index: 0, generation: 4 };
         let pause = Duration::from_micros(90);
         boxes[0].report(Report::Moved { worker: 0, conn, ended: Ok((there, pause)) });
         controller.serve(at(1));
-        let moved = Moved { worker: 1, conn: there, pause };
+        let moved = MoveResult { worker: 1, conn: there, pause };
         assert_eq!(first.join().unwrap(), Ok(moved));
     }
 }

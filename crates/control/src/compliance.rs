@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
 
 /// The measurements of a tenant in one window that decide whether its SLO was kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Observed {
+pub(crate) struct WindowMeasurements {
     /// Reads of the tenant that were answered in the window.
     pub(crate) reads: u64,
     /// Reads whose latency was within the bound, interpolated within a histogram bucket.
@@ -43,7 +43,7 @@ pub(crate) struct Observed {
     pub(crate) wanted: f64,
 }
 
-impl Observed {
+impl WindowMeasurements {
     fn verdict(&self) -> Verdict {
         match self.reads {
             0 => Verdict::Idle,
@@ -68,14 +68,14 @@ pub struct Compliance {
 
 /// The last [`MINUTE`] windows of an SLO.
 #[derive(Debug, Default)]
-pub(crate) struct Minute {
+pub(crate) struct ComplianceMinute {
     /// Reads, reads within the bound, verdict; the oldest first, at most [`MINUTE`].
     windows: VecDeque<(u32, f32, Verdict)>,
 }
 
-impl Minute {
+impl ComplianceMinute {
     /// Appends an ended window, and returns the compliance in this window and in the last minute.
-    pub(crate) fn end(&mut self, seen: &Observed) -> Compliance {
+    pub(crate) fn end(&mut self, seen: &WindowMeasurements) -> Compliance {
         if self.windows.len() == MINUTE {
             self.windows.pop_front();
         }
@@ -98,13 +98,13 @@ impl Minute {
 mod tests {
     use super::*;
 
-    fn seen(reads: u64, within: f64, tokens: f64) -> Observed {
-        Observed { reads, within, tokens, promised: 1_000.0, wanted: 0.95 }
+    fn seen(reads: u64, within: f64, tokens: f64) -> WindowMeasurements {
+        WindowMeasurements { reads, within, tokens, promised: 1_000.0, wanted: 0.95 }
     }
 
     #[test]
     fn a_minute_is_sixty_windows() {
-        let mut minute = Minute::default();
+        let mut minute = ComplianceMinute::default();
         let first = minute.end(&seen(100, 90.0, 1_000.0));
         let all = Compliance { second: Some(0.9), minute: Some(0.9), kept: Some(0.0) };
         assert_eq!(first, all);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_too_much_is_not_judged() {
-        let mut minute = Minute::default();
+        let mut minute = ComplianceMinute::default();
         let compliance = minute.end(&seen(100, 10.0, 1_051.0));
         assert_eq!((compliance.second, compliance.kept), (Some(0.1), None));
     }

@@ -9,13 +9,13 @@ use std::fmt;
 use std::time::Duration;
 
 use contract::{
-    Answer, Instant, LimitedBy, Member, Promise, Report, Status, TenancyOperation, TenancyRequest,
-    TenantId, WorkerMessage,
+    Instant, LimitedBy, Member, Promise, Report, Status, TenancyAnswer, TenancyOperation,
+    TenancyRequest, TenantId, WorkerMessage,
 };
 
 use crate::commands::WorkerCommands;
 use crate::info::{Origin, Refusal, State};
-use crate::mailboxes::{Mail, Mailboxes, Waited, Wake, WorkerMailbox, mailboxes};
+use crate::mailboxes::{ControlMessage, Mailboxes, WaitOutcome, Wake, WorkerMailbox, mailboxes};
 use crate::memory_trim::MemoryTrim;
 use crate::registry::{Entry, TenantRegistry};
 use crate::tenants::Tenants;
@@ -40,17 +40,17 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// The kernel's account of a worker's thread: returns the total time for which the thread waited
 /// for a processor, or `None` if the kernel has no account.
-pub type Account = Box<dyn FnMut() -> Option<Duration> + Send>;
+pub type WaitTimeReader = Box<dyn FnMut() -> Option<Duration> + Send>;
 
 /// A function that returns unused memory to the system.
-pub type GiveBack = Box<dyn Fn() + Send>;
+pub type MemoryReturn = Box<dyn Fn() + Send>;
 
 /// The controller's access to the machine: the accounts of the workers' threads, by worker, and the
 /// return of memory.
 #[derive(Default)]
 struct Machine {
-    accounts: Vec<(usize, Account)>,
-    give_back: Option<GiveBack>,
+    accounts: Vec<(usize, WaitTimeReader)>,
+    give_back: Option<MemoryReturn>,
 }
 
 impl fmt::Debug for Machine {
@@ -115,13 +115,13 @@ impl WorkerController {
     }
 
     /// Sets the account of a worker's thread, which is read at each observation of the devices.
-    pub fn set_account(&mut self, worker: usize, account: Account) {
+    pub fn set_account(&mut self, worker: usize, account: WaitTimeReader) {
         self.machine.accounts.push((worker, account));
     }
 
     /// Sets the function that returns memory to the system, called when many connections have
     /// closed.
-    pub fn set_give_back(&mut self, give_back: GiveBack) {
+    pub fn set_give_back(&mut self, give_back: MemoryReturn) {
         self.machine.give_back = Some(give_back);
     }
 
@@ -141,9 +141,9 @@ impl WorkerController {
     pub fn run(mut self) {
         loop {
             match self.mail.wait(PERIOD) {
-                Waited::Came(mail) => self.open(mail, self.tenants.now()),
-                Waited::Nothing => {}
-                Waited::Deserted => return,
+                WaitOutcome::Came(mail) => self.open(mail, self.tenants.now()),
+                WaitOutcome::Nothing => {}
+                WaitOutcome::Deserted => return,
             }
             self.serve(self.tenants.now());
         }
@@ -176,10 +176,10 @@ impl WorkerController {
         now + PERIOD
     }
 
-    fn open(&mut self, mail: Mail, now: Instant) {
+    fn open(&mut self, mail: ControlMessage, now: Instant) {
         match mail {
-            Mail::Tenancy(ask) => self.answer(ask, now),
-            Mail::Report(report) => {
+            ControlMessage::Tenancy(ask) => self.answer(ask, now),
+            ControlMessage::Report(report) => {
                 let Some(report) = self.commands.hear(report) else { return };
                 if self.reports.len() == REPORTS_MAX {
                     self.reports.pop_front();
@@ -320,7 +320,7 @@ fn decide(
     asker: TenantId,
     wish: TenancyOperation,
     now: Instant,
-) -> Answer {
+) -> TenancyAnswer {
     match wish {
         TenancyOperation::Register { name, slo, device } => {
             register(registry, asker, &name, slo.into(), usize::from(device), now)
@@ -329,14 +329,14 @@ fn decide(
             Some(tenant) if registry.tenants.entry(tenant).origin == Origin::Operator => {
                 admitted(registry, tenant)
             }
-            _ => Answer::bare(Status::Denied),
+            _ => TenancyAnswer::bare(Status::Denied),
         },
         TenancyOperation::Change { member, slo } => {
             if !is_current(registry, member) {
-                return Answer::bare(Status::NoTenant);
+                return TenancyAnswer::bare(Status::NoTenant);
             }
             if !may_change(registry, asker, member.tenant) {
-                return Answer::bare(Status::Denied);
+                return TenancyAnswer::bare(Status::Denied);
             }
             match registry.change_of(member.tenant, slo.into(), None, now) {
                 Ok(admission) => admitted(registry, admission.tenant),
@@ -352,7 +352,7 @@ fn decide(
             if is_current(registry, member) && of_client(registry) {
                 registry.dismiss(member.tenant, now);
             }
-            Answer::bare(Status::Ok)
+            TenancyAnswer::bare(Status::Ok)
         }
     }
 }
@@ -364,14 +364,14 @@ fn register(
     promise: Promise,
     device: usize,
     now: Instant,
-) -> Answer {
+) -> TenancyAnswer {
     if let Some(tenant) = registry.find(name) {
         return match may_change(registry, asker, tenant) {
             true => {
                 registry.tenants.entry_mut(tenant).alone_since = None;
                 admitted(registry, tenant)
             }
-            false => Answer::bare(Status::Denied),
+            false => TenancyAnswer::bare(Status::Denied),
         };
     }
     match registry.register_on(name, promise, device, Origin::Client(asker), now) {
@@ -403,11 +403,11 @@ fn may_change(registry: &TenantRegistry, asker: TenantId, tenant: TenantId) -> b
 }
 
 /// Returns the answer to a connection that may get a handle on a tenant.
-fn admitted(registry: &mut TenantRegistry, tenant: TenantId) -> Answer {
+fn admitted(registry: &mut TenantRegistry, tenant: TenantId) -> TenancyAnswer {
     let entry = registry.tenants.entry_mut(tenant);
     entry.answers = entry.answers.wrapping_add(1);
     let tokens_needed = entry.tokens_needed;
-    Answer {
+    TenancyAnswer {
         status: Status::Ok,
         member: Some(registry.tenants.member(tenant)),
         tokens_needed,
@@ -417,8 +417,8 @@ fn admitted(registry: &mut TenantRegistry, tenant: TenantId) -> Answer {
     }
 }
 
-fn refused(registry: &TenantRegistry, refusal: &Refusal) -> Answer {
-    let bare = |status| Answer::bare(status);
+fn refused(registry: &TenantRegistry, refusal: &Refusal) -> TenancyAnswer {
+    let bare = |status| TenancyAnswer::bare(status);
     match refusal {
         Refusal::Invalid(_) => bare(Status::Invalid),
         Refusal::NoTenant { .. } => bare(Status::NoTenant),
@@ -430,14 +430,14 @@ fn refused(registry: &TenantRegistry, refusal: &Refusal) -> Answer {
         }
         Refusal::TableFull { .. } | Refusal::TooMany { .. } => bare(Status::NoResources),
         Refusal::Upgrading => bare(Status::Retry),
-        Refusal::TooTight { latency_us, .. } => Answer {
+        Refusal::TooTight { latency_us, .. } => TenancyAnswer {
             limited_by: LimitedBy::ThisSlo,
             limit_latency_us: *latency_us,
             ..bare(Status::NoResources)
         },
         Refusal::TooMuch { tokens_needed, tokens_available, latency_us, limited_by, .. } => {
             let tenant = limited_by.as_deref().and_then(|name| registry.find(name));
-            Answer {
+            TenancyAnswer {
                 tokens_needed: *tokens_needed,
                 tokens_free: *tokens_available,
                 limited_by: tenant.map_or(LimitedBy::ThisSlo, LimitedBy::Tenant),
@@ -483,7 +483,7 @@ mod tests {
         asker: u32,
         wish: TenancyOperation,
         now: Instant,
-    ) -> Answer {
+    ) -> TenancyAnswer {
         let asker = TenantId(asker);
         assert!(worker.ask(TenancyRequest {
             worker: 0,

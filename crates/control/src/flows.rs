@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use contract::{
-    Coarse, DeviceError, DeviceReading, End, Gauges, Instant, Meters, NamespaceId, Part, Protocol,
-    Stage, Status, Tokens, WorkReading, WorkerReading,
+    CoarseHistogram, DeviceError, DeviceReading, EndCause, Instant, Meters, NamespaceId, Protocol,
+    Stage, Status, Tokens, TurnPart, WorkReading, WorkerGauges, WorkerReading,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct NamespaceFlow {
     /// Bytes read, and bytes written, per second in the last window.
     pub byte_rates: [f64; 2],
     /// Times of the last window's sampled reads, as a histogram for each [`Stage`].
-    pub recent: [Coarse<u64>; Stage::ALL.len()],
+    pub recent: [CoarseHistogram<u64>; Stage::ALL.len()],
 }
 
 /// The flow of tokens; in the admin API, in tokens per second.
@@ -63,7 +63,7 @@ pub struct DeviceFlow {
     /// Tokens per second in the last window.
     pub token_rates: TokenFlow,
     /// Times of the last window's sampled reads, as a histogram for each [`Stage`].
-    pub recent: [Coarse<u64>; Stage::ALL.len()],
+    pub recent: [CoarseHistogram<u64>; Stage::ALL.len()],
     /// Number of requests at the device now.
     pub submitted: u32,
     /// Number of requests that wait in its schedulers now.
@@ -84,17 +84,17 @@ pub struct WorkerFlow {
     /// Seconds since the start for which the worker's thread waited for a processor; zero if the
     /// kernel does not count them.
     pub waited: f64,
-    /// Seconds since the start that the timed turns spent, by [`Part`].
-    pub parts: [f64; Part::ALL.len()],
+    /// Seconds since the start that the timed turns spent, by [`TurnPart`].
+    pub parts: [f64; TurnPart::ALL.len()],
     /// Failed requests since the start, by status.
     pub failures: [u64; Status::ALL.len()],
-    /// Connections that have ended since the start, by [`End`].
-    pub ends: [u64; End::ALL.len()],
+    /// Connections that have ended since the start, by [`EndCause`].
+    pub ends: [u64; EndCause::ALL.len()],
     /// Numbers of connections since the start that moved to another worker or process, of those
     /// whose move failed, and of those that arrived.
     pub moves: [u64; 3],
     /// The worker's gauges, as of the last update of its counters.
-    pub gauges: Gauges,
+    pub gauges: WorkerGauges,
     /// The activity in the last window.
     pub last: WorkerWindow,
 }
@@ -107,16 +107,16 @@ pub struct WorkerWindow {
     /// Bytes read, and bytes written, per second.
     pub byte_rates: [f64; 2],
     /// Times of sampled reads, as a histogram for each [`Stage`].
-    pub recent: [Coarse<u64>; Stage::ALL.len()],
+    pub recent: [CoarseHistogram<u64>; Stage::ALL.len()],
     /// Turns of the worker per second that did work.
     pub turn_rate: f64,
     /// Share of the window in which the worker was busy, 0 to 1.
     pub busy_share: f64,
     /// Share of the window for which the worker's thread waited for a processor, 0 to 1.
     pub waited_share: f64,
-    /// Share of each [`Part`] in the time of the timed turns, from 0 to 1; all zero if no turn was
-    /// timed.
-    pub shares: [f64; Part::ALL.len()],
+    /// Share of each [`TurnPart`] in the time of the timed turns, from 0 to 1; all zero if no turn
+    /// was timed.
+    pub shares: [f64; TurnPart::ALL.len()],
 }
 
 /// The activity of all namespaces, devices, workers and protocols.
@@ -322,7 +322,7 @@ impl WorkerFlow {
         self.waited = after.waited_nanos as f64 / 1e9;
         (self.turns, self.busy) = (after.turns, after.busy_nanos as f64 / 1e9);
         let new = |n: usize| (after.parts[n] - before.parts[n]) as f64;
-        let all: f64 = (0..Part::ALL.len()).map(new).sum();
+        let all: f64 = (0..TurnPart::ALL.len()).map(new).sum();
         self.last.shares = std::array::from_fn(|n| if all > 0.0 { new(n) / all } else { 0.0 });
         self.parts = after.parts.map(|nanos| nanos as f64 / 1e9);
         let add = |sums: &mut [u64], after: &[u32], before: &[u32]| {
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use contract::{CoarseBucket, Kind};
+    use contract::{CoarseBucket, IoKind};
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
@@ -366,11 +366,11 @@ mod tests {
         let work = &meters.know_namespace(NamespaceId(namespace)).unwrap().work;
         work.record_reads(reads, 512 * u64::from(reads));
         let protocol = meters.protocol(Protocol::NvmeTcp);
-        protocol.record(Kind::Read, 512);
+        protocol.record(IoKind::Read, 512);
         let times = [(Stage::Scheduler, 9_000), (Stage::Device, device_nanos)];
         for (stage, nanos) in times {
-            work.stages.sample(Kind::Read, stage, CoarseBucket::of(nanos));
-            protocol.stages.sample(Kind::Read, stage, CoarseBucket::of(nanos));
+            work.stages.sample(IoKind::Read, stage, CoarseBucket::of(nanos));
+            protocol.stages.sample(IoKind::Read, stage, CoarseBucket::of(nanos));
         }
     }
 
@@ -382,9 +382,9 @@ mod tests {
             read(meters, 7, 100, 100_000);
             meters.device(0).tell(3, 2);
             meters.device(0).count_error(DeviceError::Media);
-            meters.worker.tell(1, 400_000_000, Gauges::default());
-            meters.worker.time(Part::Network, 30);
-            meters.worker.time(Part::Kernel, 10);
+            meters.worker.tell(1, 400_000_000, WorkerGauges::default());
+            meters.worker.time(TurnPart::Network, 30);
+            meters.worker.time(TurnPart::Kernel, 10);
         }
         let made = Tokens { generated: 3_000_000_000_000, ..Tokens::default() };
         flows.end(&meters, &[made], at(2));

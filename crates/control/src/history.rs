@@ -1,11 +1,11 @@
-//! The figures of the last five minutes, second by second, and of the last day, minute by minute, so
-//! that a newly opened page has a past.
+//! The figures of the last five minutes, second by second, and of the last day, minute by minute,
+//! so that a newly opened page has a past.
 //!
 //! This module deliberately leaves out single tenants, of which there may be thousands.
 
 use std::collections::VecDeque;
 
-use contract::{Instant, LATENCY_BUCKETS, Reading, fine_edge};
+use contract::{Instant, LATENCY_BUCKETS, TenantReading, fine_edge};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,7 @@ impl Window {
     }
 
     /// Adds a tenant's reads between two readings to the window's counts by latency.
-    pub(crate) fn add_reads(&mut self, between: &Reading) {
+    pub(crate) fn add_reads(&mut self, between: &TenantReading) {
         for (n, count) in between.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
             let bucket = n.div_ceil(TOGETHER).min(HEAT_BUCKETS - 1);
             self.reads[bucket] = self.reads[bucket].saturating_add(*count);
@@ -276,7 +276,7 @@ mod tests {
         let edges: Vec<f64> = (0..).map_while(heat_edge_us).collect();
         assert_eq!((edges.len(), edges[0], edges[4]), (HEAT_BUCKETS - 1, 2.048, 4.096));
         for n in 0..LATENCY_BUCKETS {
-            let mut between = Reading::default();
+            let mut between = TenantReading::default();
             between.reads[n] = 3;
             let mut window = Window::default();
             window.add_reads(&between);

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use contract::{Chored, Promise, Share, TenantId};
+use contract::{ChoreCounters, Promise, Share, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spec::{Nth, Tenant};
+use spec::{TablePosition, Tenant};
 
 use crate::measured::Measured;
 
@@ -308,7 +308,7 @@ impl TenantInfo {
             promise: self.promise,
             device: Some(self.device.clone()),
             note: self.note.clone(),
-            nth: Nth::default(),
+            nth: TablePosition::default(),
         }
     }
 }
@@ -317,7 +317,7 @@ impl TenantInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoreInfo {
     /// The work since the device was opened.
-    pub done: Chored,
+    pub done: ChoreCounters,
     /// The present tax on a 4 KiB write, and the tax with which promises are priced, in hundredths
     /// of a token; `None` without a model.
     pub taxes: Option<[u32; 2]>,

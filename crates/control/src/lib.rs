@@ -35,11 +35,13 @@ mod violations;
 mod work;
 
 pub use commands::{
-    CommandRefused, ConnectionInfo, GIVEN_AT_ONCE, HANDED_AT_ONCE, Moved, WorkerCommands,
+    CommandRefused, ConnectionInfo, GIVEN_AT_ONCE, HANDED_AT_ONCE, MoveResult, WorkerCommands,
     WorkerInfo, WorkerState,
 };
 pub use compliance::{BURST, Compliance};
-pub use controller::{Account, GRACE, GiveBack, NOTICE_PERIOD, WINDOW, WorkerController};
+pub use controller::{
+    GRACE, MemoryReturn, NOTICE_PERIOD, WINDOW, WaitTimeReader, WorkerController,
+};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow, WorkerWindow};
 pub use info::{
     Admission, ChoreInfo, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
@@ -47,7 +49,7 @@ pub use info::{
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
 pub use registry::foresight::foresee;
-pub use registry::holdings::Held;
+pub use registry::holdings::HeldTokens;
 pub use registry::{Activity, Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};

@@ -16,7 +16,7 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// A message to the control plane.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub(crate) enum ControlMessage {
     /// A worker's request.
     Tenancy(TenancyRequest),
     /// A worker's report.
@@ -27,7 +27,7 @@ pub(crate) enum Mail {
 /// workers.
 #[derive(Debug)]
 pub struct WorkerMailbox {
-    asks: SyncSender<Mail>,
+    asks: SyncSender<ControlMessage>,
     tells: Receiver<WorkerMessage>,
     /// The sending ends of all workers' queues.
     senders: Arc<[MailSender]>,
@@ -35,12 +35,12 @@ pub struct WorkerMailbox {
 
 impl Mailbox for WorkerMailbox {
     fn ask(&mut self, ask: TenancyRequest) -> bool {
-        self.asks.try_send(Mail::Tenancy(ask)).is_ok()
+        self.asks.try_send(ControlMessage::Tenancy(ask)).is_ok()
     }
 
     fn report(&mut self, report: Report) {
         // A lost report is as good as one that comes too late.
-        let _ = self.asks.try_send(Mail::Report(report));
+        let _ = self.asks.try_send(ControlMessage::Report(report));
     }
 
     fn pass(&mut self, to: u16, tell: WorkerMessage) -> Result<(), WorkerMessage> {
@@ -84,23 +84,23 @@ impl MailSender {
 /// The control plane's side of the mailboxes.
 #[derive(Debug)]
 pub(crate) struct Mailboxes {
-    mail: Receiver<Mail>,
+    mail: Receiver<ControlMessage>,
     senders: Arc<[MailSender]>,
 }
 
 /// The outcome of a wait for messages.
 #[derive(Debug)]
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     /// A message of a worker has come.
-    Came(Mail),
+    Came(ControlMessage),
     /// The time has passed without a message.
     Nothing,
     /// All workers have ended, so no further message can come.
     Deserted,
 }
 
-/// Returns mailboxes for `workers` members: workers, and the hand-over thread that moves connections
-/// to another process.
+/// Returns mailboxes for `workers` members: workers, and the hand-over thread that moves
+/// connections to another process.
 pub(crate) fn mailboxes(workers: usize) -> (Mailboxes, Vec<WorkerMailbox>) {
     let (asks, mail) = sync_channel(MAILBOX_MAX * workers.max(1));
     let (senders, tells): (Vec<MailSender>, Vec<_>) = (0..workers)
@@ -136,16 +136,16 @@ impl Mailboxes {
     }
 
     /// Returns the next message of any worker; `None` if there is none now.
-    pub(crate) fn take(&self) -> Option<Mail> {
+    pub(crate) fn take(&self) -> Option<ControlMessage> {
         self.mail.try_recv().ok()
     }
 
     /// Waits for a message of any worker, at most for `limit`.
-    pub(crate) fn wait(&self, limit: Duration) -> Waited {
+    pub(crate) fn wait(&self, limit: Duration) -> WaitOutcome {
         match self.mail.recv_timeout(limit) {
-            Ok(mail) => Waited::Came(mail),
-            Err(RecvTimeoutError::Timeout) => Waited::Nothing,
-            Err(RecvTimeoutError::Disconnected) => Waited::Deserted,
+            Ok(mail) => WaitOutcome::Came(mail),
+            Err(RecvTimeoutError::Timeout) => WaitOutcome::Nothing,
+            Err(RecvTimeoutError::Disconnected) => WaitOutcome::Deserted,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The measurements of a tenant: differences between two readings of the workers' counters.
 
-use contract::{Instant, Reading, Slo, Status};
+use contract::{Instant, Slo, Status, TenantReading};
 use qos::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compliance::{Compliance, Minute, Observed};
+use crate::compliance::{Compliance, ComplianceMinute, WindowMeasurements};
 use crate::totals::TenantTotals;
 
 /// The measurements of a tenant in the last second.
@@ -54,7 +54,7 @@ pub struct Measured {
 
 /// An SLO by which a window is judged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Promised {
+pub(crate) struct JudgedSlo {
     pub(crate) slo: Slo,
     /// Tokens per second that the SLO needs.
     pub(crate) tokens: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Promised {
 /// The measurement window of a tenant, with the readings at its start.
 #[derive(Debug)]
 pub(crate) struct Window {
-    reading: Reading,
+    reading: TenantReading,
     usage: Usage,
     started_at: Instant,
     /// The measurements of the last window.
@@ -71,12 +71,12 @@ pub(crate) struct Window {
     /// The sums of the tenant's requests, bytes and tokens since its registration.
     pub(crate) totals: TenantTotals,
     /// The last minute of the SLO; `None` without one.
-    minute: Option<Box<Minute>>,
+    minute: Option<Box<ComplianceMinute>>,
 }
 
 impl Window {
     /// Returns a window that starts now. Earlier counts belong to an earlier tenant of the number.
-    pub(crate) fn start(reading: Reading, now: Instant) -> Window {
+    pub(crate) fn start(reading: TenantReading, now: Instant) -> Window {
         Window {
             reading,
             usage: Usage::default(),
@@ -91,12 +91,12 @@ impl Window {
     /// connections of the tenant. Returns the counts of the window.
     pub(crate) fn end(
         &mut self,
-        reading: Reading,
+        reading: TenantReading,
         usage: Usage,
         workers: usize,
         now: Instant,
-        promised: Option<Promised>,
-    ) -> Reading {
+        promised: Option<JudgedSlo>,
+    ) -> TenantReading {
         let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
         let before = self.usage;
         let between = self.count(reading, usage);
@@ -133,7 +133,7 @@ impl Window {
 
     /// Adds the counts since the last call to the sums, and returns them. Called alone when the
     /// tenant leaves, since no window ends any more.
-    pub(crate) fn count(&mut self, reading: Reading, usage: Usage) -> Reading {
+    pub(crate) fn count(&mut self, reading: TenantReading, usage: Usage) -> TenantReading {
         let between = reading.since(&self.reading);
         self.totals.add(&between, &self.usage, &usage);
         self.reading = reading;
@@ -141,12 +141,17 @@ impl Window {
         between
     }
 
-    fn judge(&mut self, between: &Reading, tokens: f64, promised: Option<Promised>) -> Compliance {
-        let Some(Promised { slo, tokens: promised }) = promised else {
+    fn judge(
+        &mut self,
+        between: &TenantReading,
+        tokens: f64,
+        promised: Option<JudgedSlo>,
+    ) -> Compliance {
+        let Some(JudgedSlo { slo, tokens: promised }) = promised else {
             self.minute = None;
             return Compliance::default();
         };
-        self.minute.get_or_insert_default().end(&Observed {
+        self.minute.get_or_insert_default().end(&WindowMeasurements {
             reads: between.reads_total(),
             within: between.reads_within(slo.latency_us),
             tokens,
@@ -166,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_window_is_as_long_as_the_tenant_was_there_and_its_workers_share_it() {
-        let mut window = Window::start(Reading::default(), at(750));
-        let reading = Reading { writes: 60, others: 40, ..Reading::default() };
+        let mut window = Window::start(TenantReading::default(), at(750));
+        let reading = TenantReading { writes: 60, others: 40, ..TenantReading::default() };
         let (spent, throttled_nanos) = (20_000, 250_000_000);
         let (donated, borrowed) = (5_000_000_000_000, 10_000_000_000_000);
         let usage = Usage { spent, throttled_nanos, donated, borrowed, ..Usage::default() };

@@ -31,7 +31,7 @@ use contract::{
 use crate::flows::DeviceFlow;
 use crate::history;
 use crate::info::{Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, Verdict, Ways};
-use crate::measured::{Promised, Window};
+use crate::measured::{JudgedSlo, Window};
 use crate::standing::Standing;
 use crate::totals::TOKEN;
 
@@ -41,7 +41,7 @@ pub use batch::{Batch, TenantChange};
 pub use device::DeviceSetup;
 pub use devices::Devices;
 use meters::WorkerMeters;
-use news::WorkerNews;
+use news::WorkerUpdates;
 pub(crate) use table::{Entry, TenantTable};
 use verdicts::{named, tokens_up, verdict};
 use waits::Waits;
@@ -52,7 +52,7 @@ pub struct TenantRegistry {
     pub(crate) tenants: TenantTable,
     devices: Devices,
     pub(crate) meters: WorkerMeters,
-    news: WorkerNews,
+    news: WorkerUpdates,
     activity: Activity,
     waits: Waits,
     /// Unregistered tenants whose numbers are not yet free.
@@ -74,7 +74,7 @@ impl TenantRegistry {
             activity: Activity::new(devices.len(), workers),
             devices: Devices::new(devices, tenants_max),
             meters: WorkerMeters::new(workers, tenants_max),
-            news: WorkerNews::default(),
+            news: WorkerUpdates::default(),
             waits: Waits::default(),
             leaving: Vec::new(),
             is_frozen: false,
@@ -326,7 +326,7 @@ impl TenantRegistry {
             let Some(entry) = self.tenants.get_mut(tenant) else { continue };
             let (reading, usage) = (self.meters.reading(tenant), self.devices.usage(tenant));
             let (workers, slo) = (self.meters.workers_of(tenant), entry.promise.slo());
-            let promised = slo.map(|slo| Promised { slo, tokens: entry.tokens_needed });
+            let promised = slo.map(|slo| JudgedSlo { slo, tokens: entry.tokens_needed });
             let between = entry.window.end(reading, usage, workers, now, promised);
             all.add_reads(&between);
             all.add_measured(&entry.window.measured);
@@ -465,7 +465,7 @@ impl TenantRegistry {
     /// Returns `true` if a worker has not yet processed an answer that names the tenant, and so may
     /// still give a handle.
     pub(crate) fn is_being_told(&self, tenant: TenantId) -> bool {
-        // In this order, and before the handles are counted: see `Meter::note_answer`.
+        // In this order, and before the handles are counted: see `TenantMeter::note_answer`.
         self.meters.answers(tenant) != self.tenants.entry(tenant).answers
     }
 }

@@ -1,7 +1,7 @@
 //! Sums since the start of a tenant: the accumulated differences of windows, wide enough never to
 //! wrap. Metrics show them as counters.
 
-use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
+use contract::{COARSE_BUCKETS, CoarseHistogram, Stage, Status, TenantReading, coarse_edge};
 use qos::Usage;
 
 /// Number of units in a token: 100.
@@ -17,9 +17,9 @@ pub struct TenantTotals {
     /// Failed requests of the tenant; the index is the status's number.
     pub failures: [u64; Status::ALL.len()],
     /// Successful reads by the coarse bucket of their latency.
-    pub latency: Coarse<u64>,
+    pub latency: CoarseHistogram<u64>,
     /// Sampled times of reads and of other requests, by [`Stage`].
-    pub samples: [[Coarse<u64>; Stage::ALL.len()]; 2],
+    pub samples: [[CoarseHistogram<u64>; Stage::ALL.len()]; 2],
     /// Tokens that the tenant put into the buckets of devices.
     pub donated: f64,
     /// Tokens that the tenant took out of the buckets of devices.
@@ -53,7 +53,7 @@ impl TenantTotals {
     /// Adds the counts between two readings of workers, and between two readings of schedulers. A
     /// smaller value than before comes from a device that no longer knows the tenant, and adds
     /// nothing.
-    pub(crate) fn add(&mut self, between: &Reading, before: &Usage, after: &Usage) {
+    pub(crate) fn add(&mut self, between: &TenantReading, before: &Usage, after: &Usage) {
         let requests = [between.reads_total(), between.writes.into(), between.others.into()];
         add_all(&mut self.requests, requests);
         add_all(&mut self.bytes, [between.read_bytes, between.written_bytes]);
@@ -99,7 +99,7 @@ pub(crate) fn tokens(nano_units: u64) -> f64 {
 
 /// Returns the approximate total time of a histogram's requests in seconds. Each request counts
 /// with the middle of its bucket.
-pub fn seconds_of(histogram: &Coarse<u64>) -> f64 {
+pub fn seconds_of(histogram: &CoarseHistogram<u64>) -> f64 {
     let middle = |n: usize| {
         let to = coarse_edge(n).or_else(|| coarse_edge(n - 1).map(|edge| 2 * edge));
         let to = to.expect("the last bucket has one before it") as f64;
@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn sums_do_not_wrap_with_what_they_are_made_of() {
         let mut totals = TenantTotals::default();
-        let mut between = Reading { writes: u32::MAX, read_bytes: 4_096, ..Reading::default() };
+        let mut between =
+            TenantReading { writes: u32::MAX, read_bytes: 4_096, ..TenantReading::default() };
         between.reads[40] = u32::MAX;
         let before = Usage { donated: u64::MAX, ..Usage::default() };
         let after = Usage { donated: 249_999_999_999, ..Usage::default() };

@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use contract::{Kind, Seam, TenantId, Trace};
+use contract::{IoKind, TenantId, Trace, TracePoint};
 
 /// Names of the stages between two successive points of a request's path.
-const STAGES: [&str; Seam::ALL.len() - 1] = [
+const STAGES: [&str; TracePoint::ALL.len() - 1] = [
     "receive, parse",
     "wait for the turn's others",
     "wait in the scheduler",
@@ -45,9 +45,9 @@ pub(crate) fn chrome(traces: &[(usize, Trace)], name: impl Fn(TenantId) -> Strin
 
 fn write_request(text: &mut String, n: usize, worker: usize, trace: &Trace, tenant: &str) {
     let kind = match trace.kind {
-        Kind::Read => "read",
-        Kind::Write | Kind::Exchange => "write",
-        Kind::Other => "flush",
+        IoKind::Read => "read",
+        IoKind::Write | IoKind::Exchange => "write",
+        IoKind::Other => "flush",
     };
     let tenant = serde_json::to_string(tenant).expect("a text is JSON");
     // A request that waited for its payload was admitted before the payload had come.
@@ -91,12 +91,12 @@ mod tests {
             tenant: TenantId(3),
             connection: 5,
             namespace: NamespaceId(1),
-            kind: Kind::Read,
+            kind: IoKind::Read,
             status: Status::Ok,
             bytes: 4096,
             at: std::array::from_fn(|seam| 1_000_000 + 1_000 * seam as u64),
         };
-        let mut cut = Trace { kind: Kind::Write, ..trace };
+        let mut cut = Trace { kind: IoKind::Write, ..trace };
         // The payload came late, and the connection ended before the reply was sent.
         (cut.at[0], cut.at[9]) = (1_002_500, 0);
         let text = chrome(&[(0, trace), (1, cut)], |tenant| format!("t\"{}", tenant.0));

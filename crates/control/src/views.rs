@@ -9,7 +9,7 @@ use crate::totals::TenantTotals;
 
 /// The tenants of one number: the current one, and the sums of the earlier ones.
 #[derive(Debug)]
-pub(crate) struct Detail {
+pub(crate) struct TenantDetail {
     pub(crate) number: usize,
     /// The current tenant of the number, and its sums.
     pub(crate) tenant: Option<(TenantInfo, TenantTotals)>,
@@ -23,9 +23,9 @@ pub(crate) fn detailed(
     registry: &TenantRegistry,
     from: usize,
     count: usize,
-) -> (Vec<Detail>, Option<usize>) {
+) -> (Vec<TenantDetail>, Option<usize>) {
     let (some, next) = numbers(registry, from, count);
-    let each = some.map(|tenant| Detail {
+    let each = some.map(|tenant| TenantDetail {
         number: tenant.0 as usize,
         tenant: registry
             .tenants

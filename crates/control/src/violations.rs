@@ -51,7 +51,7 @@ pub(crate) struct Violations {
 
 impl Violations {
     /// Records that a tenant was late in the window that ends `now`.
-    pub(crate) fn add(&mut self, tenant: TenantId, late: Late<'_>, now: Instant) {
+    pub(crate) fn add(&mut self, tenant: TenantId, late: LateTenant<'_>, now: Instant) {
         let same = |open: &&mut Violation| {
             (open.tenant.as_str(), open.device.as_str(), open.slo)
                 == (late.tenant, late.device, late.slo)
@@ -139,7 +139,7 @@ impl Violations {
 
 /// The figures of a tenant that was late in a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Late<'a> {
+pub(crate) struct LateTenant<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) device: &'a str,
     pub(crate) slo: Slo,
@@ -157,8 +157,8 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn late(us: f64) -> Late<'static> {
-        Late { tenant: "gold", device: "drive", slo: Slo::new(500, 1_000, 100), us }
+    fn late(us: f64) -> LateTenant<'static> {
+        LateTenant { tenant: "gold", device: "drive", slo: Slo::new(500, 1_000, 100), us }
     }
 
     /// Plays windows of a second; each is late by a latency, or in time.
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn another_promise_is_another_violation() {
         let (mut violations, now) = played(&[Some(600.0)]);
-        let stricter = Late { slo: Slo::new(400, 1_000, 100), ..late(600.0) };
+        let stricter = LateTenant { slo: Slo::new(400, 1_000, 100), ..late(600.0) };
         violations.add(GOLD, stricter, now + Duration::from_secs(1));
         assert_eq!(violations.latest().len(), 2);
     }

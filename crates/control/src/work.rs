@@ -1,6 +1,8 @@
 //! Sums of successful requests that do not wrap.
 
-use contract::{Coarse, Protocol, Reading, Stage, Staged, WorkReading, coarse_edge};
+use contract::{
+    CoarseHistogram, Protocol, Stage, StageHistograms, TenantReading, WorkReading, coarse_edge,
+};
 
 /// Counts and bytes of successful requests, for example of a worker or a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -10,7 +12,7 @@ pub struct Work {
     /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
     /// Times per stage of the sampled requests.
-    pub samples: Staged<u64>,
+    pub samples: StageHistograms<u64>,
 }
 
 impl Work {
@@ -34,7 +36,7 @@ impl Work {
     }
 
     /// Returns the histograms of the sampled reads' times, one for each [`Stage`].
-    pub(crate) fn reads(&self) -> [Coarse<u64>; Stage::ALL.len()] {
+    pub(crate) fn reads(&self) -> [CoarseHistogram<u64>; Stage::ALL.len()] {
         self.samples[0]
     }
 }
@@ -46,8 +48,8 @@ impl From<WorkReading> for Work {
     }
 }
 
-impl From<&Reading> for Work {
-    fn from(between: &Reading) -> Work {
+impl From<&TenantReading> for Work {
+    fn from(between: &TenantReading) -> Work {
         Work {
             requests: [between.reads_total(), between.writes.into(), between.others.into()],
             bytes: [between.read_bytes, between.written_bytes],
@@ -56,11 +58,11 @@ impl From<&Reading> for Work {
     }
 }
 
-fn wide(samples: &Staged<u32>) -> Staged<u64> {
+fn wide(samples: &StageHistograms<u32>) -> StageHistograms<u64> {
     samples.map(|stages| stages.map(|histogram| histogram.map(u64::from)))
 }
 
-pub(crate) fn add_samples(to: &mut Staged<u64>, from: &Staged<u64>) {
+pub(crate) fn add_samples(to: &mut StageHistograms<u64>, from: &StageHistograms<u64>) {
     let to = to.as_flattened_mut().as_flattened_mut().iter_mut();
     to.zip(from.as_flattened().as_flattened()).for_each(|(to, from)| *to += from);
 }
@@ -68,7 +70,7 @@ pub(crate) fn add_samples(to: &mut Staged<u64>, from: &Staged<u64>) {
 /// Returns the time in microseconds that `tenths` of a percent of these requests did not exceed:
 /// the upper edge of a bucket, or the lower edge of the last bucket. Returns `None` without
 /// requests.
-pub(crate) fn percentile_us(histogram: &Coarse<u64>, tenths: u16) -> Option<f64> {
+pub(crate) fn percentile_us(histogram: &CoarseHistogram<u64>, tenths: u16) -> Option<f64> {
     let all: u64 = histogram.iter().sum();
     let wanted = (all * u64::from(tenths)).div_ceil(1_000).max(1);
     let mut below = 0;

@@ -10,40 +10,40 @@ use contract::ListenerId;
 
 /// The subject of an order that a worker could not carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum OrderSubject {
     /// A listener at which the worker cannot listen.
     Listener(ListenerId),
     /// The index of a device that the worker cannot open.
     Device(usize),
 }
 
-type Complaint = (Subject, String);
+type OrderError = (OrderSubject, String);
 
 /// The errors that workers reported about orders: the queue into which all workers put them, and
 /// those that the control plane has taken out of the queue but no caller has fetched.
 #[derive(Debug)]
-pub(crate) struct Complaints {
-    sender: Sender<Complaint>,
+pub(crate) struct OrderErrors {
+    sender: Sender<OrderError>,
     /// The receiving end of the queue, and the complaints that no caller has taken yet.
-    heard: Mutex<(Receiver<Complaint>, Vec<Complaint>)>,
+    heard: Mutex<(Receiver<OrderError>, Vec<OrderError>)>,
 }
 
-impl Default for Complaints {
-    fn default() -> Complaints {
+impl Default for OrderErrors {
+    fn default() -> OrderErrors {
         let (sender, receiver) = channel();
-        Complaints { sender, heard: Mutex::new((receiver, Vec::new())) }
+        OrderErrors { sender, heard: Mutex::new((receiver, Vec::new())) }
     }
 }
 
-impl Complaints {
+impl OrderErrors {
     /// Adds a worker's complaint about an order to the queue, with its reason. Never waits.
-    pub(crate) fn add(&self, about: Subject, why: String) {
+    pub(crate) fn add(&self, about: OrderSubject, why: String) {
         self.sender.send((about, why)).expect("both ends live equally long");
     }
 
     /// Takes the complaints about a subject, and returns the first one; `None` if there is none.
     /// Complaints about other subjects stay.
-    pub(crate) fn take(&self, about: Subject) -> Option<String> {
+    pub(crate) fn take(&self, about: OrderSubject) -> Option<String> {
         let mut heard = self.heard.lock().expect("no holder panics");
         let (receiver, kept) = &mut *heard;
         kept.extend(receiver.try_iter());
@@ -62,15 +62,15 @@ mod tests {
     /// device.
     #[test]
     fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
-        let complaints = Complaints::default();
-        let (three, four) = (Subject::Device(3), Subject::Device(4));
+        let complaints = OrderErrors::default();
+        let (three, four) = (OrderSubject::Device(3), OrderSubject::Device(4));
         complaints.add(three, "late".to_owned());
         assert_eq!(complaints.take(four), None);
         complaints.add(four, "why".to_owned());
         complaints.add(four, "why not".to_owned());
         assert_eq!(complaints.take(four), Some("why".to_owned()));
         assert_eq!((complaints.take(four), complaints.take(three)), (None, Some("late".into())));
-        complaints.add(Subject::Listener(ListenerId(4)), "deaf".to_owned());
+        complaints.add(OrderSubject::Listener(ListenerId(4)), "deaf".to_owned());
         assert_eq!(complaints.take(four), None);
     }
 }

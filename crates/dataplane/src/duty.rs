@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Turn};
+use contract::{Instant, TurnOutcome};
 use control::WorkerMailbox;
-use flash::Decorated;
+use flash::DecoratedDevice;
 use qos::AnyScheduler;
-use worker::{Attached, Worker};
+use worker::{DeviceLane, Worker};
 
 use crate::interface::SocketBackend;
-use crate::orders::{DiskOrder, Inbox, Order, Orders};
-use crate::sessions::{AnySession, ByListener};
+use crate::orders::{DeviceOrder, OrderInbox, WorkerOrder, WorkerOrders};
+use crate::sessions::{AnySession, ListenerSessionFactory};
 use crate::volumes::{AnyDevice, Volume};
 
 /// The interval at which a drained worker checks whether the others have drained.
@@ -21,30 +21,36 @@ const DRAINED_PERIOD: Duration = Duration::from_millis(2);
 const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 
 /// A device of a worker, with its scheduler.
-pub(crate) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
+pub(crate) type ServerDevice = DeviceLane<DecoratedDevice<AnyDevice>, AnyScheduler>;
 
 /// A worker of a server over one kind of sockets.
-pub(crate) type ServerWorker<N> =
-    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
+pub(crate) type ServerWorker<N> = Worker<
+    N,
+    DecoratedDevice<AnyDevice>,
+    AnyScheduler,
+    AnySession,
+    WorkerMailbox,
+    ListenerSessionFactory,
+>;
 
 /// A worker's progress with its orders.
-pub(crate) struct Duty {
-    orders: Arc<Orders>,
+pub(crate) struct OrderProgress {
+    orders: Arc<WorkerOrders>,
     worker: usize,
-    inbox: Inbox,
+    inbox: OrderInbox,
     /// The number of orders that the worker has reported as done.
     done: u64,
     /// `true` while the worker accepts no connections.
     holds: bool,
     /// Devices to open or to close, oldest first; at most one order for each place. A device to be
     /// closed waits until it is idle.
-    disks: Vec<DiskOrder>,
-    drain: Drain,
+    disks: Vec<DeviceOrder>,
+    drain: DrainProgress,
 }
 
 /// The progress of a worker's drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Drain {
+enum DrainProgress {
     /// No drain was ordered to the worker.
     Off,
     /// Requests are in flight. Their ends end this phase.
@@ -56,10 +62,14 @@ enum Drain {
     Over,
 }
 
-impl Duty {
-    pub(crate) fn new(orders: Arc<Orders>, worker: usize, inbox: Inbox) -> Duty {
-        let (done, holds, disks, drain) = (0, false, Vec::new(), Drain::Off);
-        Duty { orders, worker, inbox, done, holds, disks, drain }
+impl OrderProgress {
+    pub(crate) fn new(
+        orders: Arc<WorkerOrders>,
+        worker: usize,
+        inbox: OrderInbox,
+    ) -> OrderProgress {
+        let (done, holds, disks, drain) = (0, false, Vec::new(), DrainProgress::Off);
+        OrderProgress { orders, worker, inbox, done, holds, disks, drain }
     }
 
     /// Carries out new orders before a turn. `attach` opens a queue to a device, or makes an empty
@@ -78,28 +88,33 @@ impl Duty {
         }
     }
 
-    fn take<N: SocketBackend>(&mut self, worker: &mut ServerWorker<N>, now: Instant, order: Order) {
+    fn take<N: SocketBackend>(
+        &mut self,
+        worker: &mut ServerWorker<N>,
+        now: Instant,
+        order: WorkerOrder,
+    ) {
         let sockets = worker.ports().0;
         match order {
-            Order::Stop => self.stop(worker, now),
-            Order::Hold(holds) => {
+            WorkerOrder::Stop => self.stop(worker, now),
+            WorkerOrder::Hold(holds) => {
                 self.holds = holds;
                 sockets.hold(holds);
             }
-            Order::Listen(id, listener) => {
+            WorkerOrder::Listen(id, listener) => {
                 if let Err(error) = sockets.listen(id, listener) {
                     tracing::error!(%error, "the listener cannot accept connections");
                     self.orders.cannot_listen(id, error.to_string());
                 }
             }
-            Order::Refuse(listener, turns) => sockets.refuse(listener, turns),
-            Order::Close(listener) => sockets.unlisten(listener),
-            Order::Answer => self.orders.answer(self.worker),
-            Order::Disk(order) => {
+            WorkerOrder::Refuse(listener, turns) => sockets.refuse(listener, turns),
+            WorkerOrder::Close(listener) => sockets.unlisten(listener),
+            WorkerOrder::Answer => self.orders.answer(self.worker),
+            WorkerOrder::Disk(order) => {
                 self.disks.retain(|other| other.place != order.place);
                 self.disks.push(order);
             }
-            Order::KeepDisk(order) => {
+            WorkerOrder::KeepDisk(order) => {
                 match self.disks.iter().position(|other| other.place == order.place) {
                     Some(at) => drop(self.disks.remove(at)),
                     None => self.disks.push(order),
@@ -109,8 +124,8 @@ impl Duty {
     }
 
     fn stop<N: SocketBackend>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
-        if self.drain == Drain::Off {
-            self.drain = Drain::Begun;
+        if self.drain == DrainProgress::Off {
+            self.drain = DrainProgress::Begun;
             let (worker_number, connections) = (self.worker, worker.connections());
             tracing::info!(worker = worker_number, connections, "draining");
         }
@@ -128,11 +143,11 @@ impl Duty {
         attach: impl Fn(usize, Option<&Volume>) -> Result<ServerDevice, String>,
     ) {
         loop {
-            let can = |order: &DiskOrder| {
+            let can = |order: &DeviceOrder| {
                 order.place == worker.device_places() || worker.is_idle_at(order.place)
             };
             let Some(next) = self.disks.iter().position(can) else { return };
-            let DiskOrder { place, volume } = self.disks.remove(next);
+            let DeviceOrder { place, volume } = self.disks.remove(next);
             match attach(place, volume.as_deref()) {
                 Ok(attached) => worker.attach_device(place, attached),
                 Err(why) => {
@@ -153,33 +168,33 @@ impl Duty {
         &mut self,
         worker: &mut ServerWorker<N>,
         now: Instant,
-        turn: Turn,
-    ) -> Option<Turn> {
+        turn: TurnOutcome,
+    ) -> Option<TurnOutcome> {
         let waits = !self.disks.is_empty();
         let lasts = waits || self.holds && worker.ports().0.accepts();
         if self.inbox.taken() != self.done && !lasts {
             self.done = self.inbox.taken();
             self.orders.done(self.worker, self.done);
         }
-        if self.drain == Drain::Off {
+        if self.drain == DrainProgress::Off {
             let soon = waits.then(|| now + CLOSING_PERIOD);
             let wake_at = [turn.wake_at, soon].into_iter().flatten().min();
-            return Some(Turn { wake_at, ..turn });
+            return Some(TurnOutcome { wake_at, ..turn });
         }
-        if self.drain == Drain::Begun && worker.is_inert() {
-            self.drain = Drain::Quiet;
+        if self.drain == DrainProgress::Begun && worker.is_inert() {
+            self.drain = DrainProgress::Quiet;
             self.orders.quiet(self.worker);
         }
         if !worker.is_drained() {
             return Some(turn);
         }
         // Nothing is in flight where nothing is left.
-        if self.drain < Drain::Over {
-            self.drain = Drain::Over;
+        if self.drain < DrainProgress::Over {
+            self.drain = DrainProgress::Over;
             self.orders.drained();
         }
         // A connection may be on its way here, and has to be sent back.
         let wake_at = Some(now + DRAINED_PERIOD);
-        (!self.orders.are_drained()).then_some(Turn { wake_at, ..turn })
+        (!self.orders.are_drained()).then_some(TurnOutcome { wake_at, ..turn })
     }
 }

@@ -12,7 +12,7 @@ use flash::{Source, Spec};
 
 /// The files of a device.
 #[derive(Clone, Debug)]
-pub enum Files {
+pub enum DeviceFiles {
     /// The device is not open yet, and may have files.
     Unseen,
     /// Namespaces cannot be files of this device, for this reason: for example, the device has no
@@ -24,17 +24,17 @@ pub enum Files {
     Read(Arc<FileSystem>),
 }
 
-impl Files {
+impl DeviceFiles {
     /// Returns the files of a device that is not open.
-    pub fn foreseen(spec: &Spec) -> Files {
+    pub fn foreseen(spec: &Spec) -> DeviceFiles {
         match &spec.source {
-            Source::Ftl { wishes, .. } if wishes.ignores_files => Files::Absent(
+            Source::Ftl { wishes, .. } if wishes.ignores_files => DeviceFiles::Absent(
                 "the files of its device do not count by the option `ftl.files=ignore`; leave the \
                  option out"
                     .to_owned(),
             ),
-            Source::Ftl { .. } => Files::Unseen,
-            _ => Files::Absent(
+            Source::Ftl { .. } => DeviceFiles::Unseen,
+            _ => DeviceFiles::Absent(
                 "its device can have no file system of contiguous files; name an `ftl:` device, or \
                  give the namespace `offset` and `size`"
                     .to_owned(),
@@ -44,7 +44,7 @@ impl Files {
 
     /// Returns `true` if the device has a file system, as far as that is known.
     pub fn are_there(&self) -> bool {
-        matches!(self, Files::Unread(_) | Files::Read(_))
+        matches!(self, DeviceFiles::Unread(_) | DeviceFiles::Read(_))
     }
 
     /// Returns the blocks of the file at a path, as the first and their number; `None` if the
@@ -58,9 +58,9 @@ impl Files {
             return Err(NoExtent::Path.to_string());
         }
         let system = match self {
-            Files::Unseen => return Ok(None),
-            Files::Absent(why) | Files::Unread(why) => return Err(why.clone()),
-            Files::Read(system) => system,
+            DeviceFiles::Unseen => return Ok(None),
+            DeviceFiles::Absent(why) | DeviceFiles::Unread(why) => return Err(why.clone()),
+            DeviceFiles::Read(system) => system,
         };
         let extent = system.extent(path).map_err(|why| why.to_string())?;
         if !extent.bytes.is_multiple_of(BLOCK) {
@@ -75,21 +75,21 @@ impl Files {
     }
 }
 
-/// Looks whether the volume of a device that was just opened has a file system. Two pages are read for
-/// that. Other devices have no `pages` to look at.
-pub(crate) fn look(spec: &Spec, pages: Option<impl Pages>) -> Files {
-    let foreseen = Files::foreseen(spec);
-    let (Files::Unseen, Some(mut pages)) = (&foreseen, pages) else { return foreseen };
+/// Looks whether the volume of a device that was just opened has a file system. Two pages are read
+/// for that. Other devices have no `pages` to look at.
+pub(crate) fn look(spec: &Spec, pages: Option<impl Pages>) -> DeviceFiles {
+    let foreseen = DeviceFiles::foreseen(spec);
+    let (DeviceFiles::Unseen, Some(mut pages)) = (&foreseen, pages) else { return foreseen };
     let mut page = vec![0; COMMIT_PAGE_BYTES];
     // One that cannot be read is none: a file system needs only the other one.
     let mut is_one = |at| pages.read(at, &mut page).is_ok() && contigfs::is_superblock(&page);
     match is_one(0) || is_one(1) {
-        true => Files::Unread(
+        true => DeviceFiles::Unread(
             "the files of its device were not read when the server opened it; start the server \
              with the namespace in its configuration file"
                 .to_owned(),
         ),
-        false => Files::Absent(
+        false => DeviceFiles::Absent(
             "the volume of its device has no file system; make one with `nearflash fs create`, or \
              give the namespace `offset` and `size`"
                 .to_owned(),
@@ -98,12 +98,12 @@ pub(crate) fn look(spec: &Spec, pages: Option<impl Pages>) -> Files {
 }
 
 /// Reads the file system of a volume, whose commits have so many pages at most.
-pub(crate) fn read(mut pages: impl Pages, commit_pages_max: usize) -> Files {
+pub(crate) fn read(mut pages: impl Pages, commit_pages_max: usize) -> DeviceFiles {
     let mut seed = [0; 8];
     io::random(&mut seed);
     let seed = u64::from_ne_bytes(seed);
     match contigfs::mount(&mut pages, &Settings { commit_pages_max, seed, read_only: true }) {
-        Ok(system) => Files::Read(Arc::new(system)),
-        Err(error) => Files::Unread(error.to_string()),
+        Ok(system) => DeviceFiles::Read(Arc::new(system)),
+        Err(error) => DeviceFiles::Unread(error.to_string()),
     }
 }

@@ -2,11 +2,11 @@
 
 use io::{EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Ring, Sockets};
 
-use crate::volumes::Through;
+use crate::volumes::FileBackend;
 
 /// The kernel interface that all workers of a process use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen {
+pub enum KernelInterface {
     /// An io_uring for each worker.
     IoUring,
     /// epoll for sockets, a pool of threads for files.
@@ -16,23 +16,23 @@ pub enum Chosen {
 /// A kind of sockets (of io_uring or epoll) that a worker can be built on.
 pub trait SocketBackend: Network {
     /// Returns the kernel interface that devices use beside these sockets.
-    fn through(reactor: &Self::Reactor) -> Through<'_>;
+    fn through(reactor: &Self::Reactor) -> FileBackend<'_>;
 }
 
 impl SocketBackend for Sockets {
-    fn through(reactor: &Ring) -> Through<'_> {
-        Through::Ring(reactor)
+    fn through(reactor: &Ring) -> FileBackend<'_> {
+        FileBackend::Ring(reactor)
     }
 }
 
 impl SocketBackend for PacketSockets {
-    fn through(reactor: &Ring) -> Through<'_> {
-        Through::Ring(reactor)
+    fn through(reactor: &Ring) -> FileBackend<'_> {
+        FileBackend::Ring(reactor)
     }
 }
 
 impl SocketBackend for EpollSockets {
-    fn through(reactor: &EpollReactor) -> Through<'_> {
-        Through::Threads(reactor.waker())
+    fn through(reactor: &EpollReactor) -> FileBackend<'_> {
+        FileBackend::Threads(reactor.waker())
     }
 }

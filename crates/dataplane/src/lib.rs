@@ -1,7 +1,7 @@
 //! The workers of a running server: their threads, the devices below them and the sessions above.
 //!
 //! Here the worker's ports are bound, so that this crate is the only one that compiles a server's
-//! worker. [`Plan::start`] starts the threads; [`Orders`] tells them what to do.
+//! worker. [`WorkerSetup::start`] starts the threads; [`WorkerOrders`] tells them what to do.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -16,12 +16,12 @@ mod plan;
 mod sessions;
 mod volumes;
 
-pub use accounts::Accounts;
-pub use files::Files;
-pub use interface::{Chosen, SocketBackend};
-pub use medium::{Medium, close, fill_commit, read_files};
-pub use orders::{DiskOrder, Inbox, Order, Orders};
-pub use places::{Disk, Places};
-pub use plan::Plan;
+pub use accounts::ThreadAccounts;
+pub use files::DeviceFiles;
+pub use interface::{KernelInterface, SocketBackend};
+pub use medium::{OfflineVolume, close, fill_commit, read_files};
+pub use orders::{DeviceOrder, OrderInbox, WorkerOrder, WorkerOrders};
+pub use places::{DeviceTable, OpenDevice};
+pub use plan::WorkerSetup;
 pub use sessions::AnySession;
 pub use volumes::*;

@@ -8,11 +8,11 @@ use contract::{
     BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Chores, Command, Completion, Device, REQUEST_BYTES_MAX,
     Range, SizeClass, SlotTable, Status, Submission,
 };
-use flash::{Decorated, Spec};
+use flash::{DecoratedDevice, Spec};
 use io::{Clock, Owner, Reactor, Ring, SpinPolicy, carve, run};
 
 use crate::files;
-use crate::volumes::{AnyDevice, Through, Volume, rest};
+use crate::volumes::{AnyDevice, FileBackend, Volume, rest};
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = COMMIT_PAGE_BYTES;
@@ -24,31 +24,31 @@ const DISCARD_PAGES_MAX: u64 = 1 << 18;
 const DEVICE: usize = 0;
 
 /// A volume that is open but served by no worker, with the only queue to it.
-pub struct Medium {
+pub struct OfflineVolume {
     volume: Volume,
-    device: Decorated<AnyDevice>,
+    device: DecoratedDevice<AnyDevice>,
     ring: Ring,
     clock: Clock,
     buf: Option<Buf>,
     slots: SlotTable<()>,
 }
 
-impl Medium {
+impl OfflineVolume {
     /// Opens the volume of a spec.
     ///
     /// # Errors
     /// Says what is wrong with the volume, and what to do.
-    pub fn open(spec: &Spec) -> Result<Medium, String> {
-        Medium::of(Volume::open(spec)?)
+    pub fn open(spec: &Spec) -> Result<OfflineVolume, String> {
+        OfflineVolume::of(Volume::open(spec)?)
     }
 
     /// Opens the queue to a volume that is not exported.
     ///
     /// # Errors
     /// Says what the volume lacks, and what to do. The volume is closed.
-    pub fn of(volume: Volume) -> Result<Medium, String> {
+    pub fn of(volume: Volume) -> Result<OfflineVolume, String> {
         let ring = Ring::new().map_err(|error| error.to_string())?;
-        let device = volume.open_queue(&Through::Ring(&ring), DEVICE, 0)?;
+        let device = volume.open_queue(&FileBackend::Ring(&ring), DEVICE, 0)?;
         if device.geometry().commit_pages_max == 0 {
             return Err(
                 "the device cannot write scattered pages all or none, which a file system \
@@ -58,7 +58,14 @@ impl Medium {
         }
         let class = SizeClass { bytes: REQUEST_BYTES_MAX, count: 1 };
         let buf = carve(&[class]).map_err(|error| error.to_string())?.bufs.pop();
-        Ok(Medium { volume, device, ring, clock: Clock::start(), buf, slots: SlotTable::new(1) })
+        Ok(OfflineVolume {
+            volume,
+            device,
+            ring,
+            clock: Clock::start(),
+            buf,
+            slots: SlotTable::new(1),
+        })
     }
 
     /// Returns an owner of completions of the ring that is not the volume.
@@ -78,7 +85,7 @@ impl Medium {
     }
 
     /// Returns the volume and its queue, to serve.
-    pub fn into_parts(self) -> (Volume, Decorated<AnyDevice>, Ring, Clock) {
+    pub fn into_parts(self) -> (Volume, DecoratedDevice<AnyDevice>, Ring, Clock) {
         (self.volume, self.device, self.ring, self.clock)
     }
 
@@ -146,12 +153,12 @@ pub fn read_files(volume: Volume, are_wanted: bool) -> Result<Volume, String> {
 
 /// Closes a device cleanly, after the queue of this thread has finished its background operations.
 /// No request may be in flight.
-pub fn close(volume: &Volume, queue: Decorated<AnyDevice>, ring: &Ring, clock: &Clock) {
+pub fn close(volume: &Volume, queue: DecoratedDevice<AnyDevice>, ring: &Ring, clock: &Clock) {
     end(queue, ring, clock);
     volume.close();
 }
 
-fn end(mut queue: Decorated<AnyDevice>, ring: &Ring, clock: &Clock) {
+fn end(mut queue: DecoratedDevice<AnyDevice>, ring: &Ring, clock: &Clock) {
     run(ring, clock, SpinPolicy { spin: Duration::ZERO }, |now| {
         rest([&mut queue].into_iter(), now)
     });
@@ -163,7 +170,7 @@ fn blocks(page: u64, pages: u64) -> Range {
     Range::new(page * per_page, (pages * per_page) as u32)
 }
 
-impl Pages for Medium {
+impl Pages for OfflineVolume {
     fn pages(&self) -> u64 {
         self.device.geometry().blocks * BLOCK_BYTES as u64 / PAGE_BYTES as u64
     }
@@ -195,7 +202,7 @@ impl Pages for Medium {
     }
 
     fn flush(&mut self) -> Result<(), Status> {
-        Medium::flush(self)
+        OfflineVolume::flush(self)
     }
 }
 
@@ -215,7 +222,7 @@ pub fn fill_commit(buf: &mut Buf, pages: &[(u64, Image)]) {
 mod tests {
     use super::*;
     use crate::volumes::{FileMedia, member_options, open_member};
-    use flash::{Chance, FtlOptions};
+    use flash::{FtlOptions, Rng};
 
     /// Pages of the member: 64 MiB.
     const MEMBER_PAGES: u64 = 16_384;
@@ -237,32 +244,32 @@ mod tests {
         ftl::describe(&mut FileMedia::of(&file).unwrap()).unwrap().clean
     }
 
-    /// A queue that ends with work of its device under way loses the volume. Who wants another queue is
-    /// told that, and the next opening recovers.
+    /// A queue that ends with work of its device under way loses the volume. Who wants another
+    /// queue is told that, and the next opening recovers.
     #[test]
     fn a_lost_volume_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let spec = made(&folder);
-        let mut medium = Medium::open(&spec).unwrap();
+        let mut medium = OfflineVolume::open(&spec).unwrap();
         let slot = medium.slots.insert(()).unwrap();
         medium
             .device
             .submit(medium.clock.now(), Submission { slot, command: Command::Flush, buf: None });
         let (volume, queue, ring, _) = medium.into_parts();
         drop(queue);
-        let again = volume.open_queue(&Through::Ring(&ring), DEVICE, 0).map(drop);
+        let again = volume.open_queue(&FileBackend::Ring(&ring), DEVICE, 0).map(drop);
         assert!(again.unwrap_err().contains("start the server anew"));
         drop(volume);
         assert!(!is_clean(&spec));
-        Medium::open(&spec).unwrap().close();
+        OfflineVolume::open(&spec).unwrap().close();
         assert!(is_clean(&spec));
     }
 
     /// Writes all pages, and then as many again, each as likely as any other.
-    fn write_evenly(medium: &mut Medium) {
+    fn write_evenly(medium: &mut OfflineVolume) {
         let image = || Box::new([7; PAGE_BYTES]);
         let (pages, most) = (medium.pages(), 16);
-        let mut chance = Chance::new(1);
+        let mut chance = Rng::new(1);
         for first in (0..pages).step_by(most as usize) {
             let batch: Vec<_> =
                 (first..pages.min(first + most)).map(|page| (page, image())).collect();
@@ -277,19 +284,19 @@ mod tests {
         }
     }
 
-    /// A volume that is short of free segments collects from its first turn on. It is closed in order
-    /// all the same, and given back to the next queue.
+    /// A volume that is short of free segments collects from its first turn on. It is closed in
+    /// order all the same, and given back to the next queue.
     #[test]
     fn a_volume_that_collects_is_closed_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let spec = made(&folder);
-        let mut medium = Medium::open(&spec).unwrap();
+        let mut medium = OfflineVolume::open(&spec).unwrap();
         write_evenly(&mut medium);
         medium.close();
         assert!(is_clean(&spec), "after writes");
         let mut page = vec![0; PAGE_BYTES];
         for round in 0..4 {
-            let mut medium = Medium::open(&spec).unwrap();
+            let mut medium = OfflineVolume::open(&spec).unwrap();
             for at in 0..=round {
                 medium.read(at, &mut page).unwrap();
             }
@@ -298,11 +305,11 @@ mod tests {
             assert!(is_clean(&spec), "round {round}");
         }
         let volume = read_files(Volume::open(&spec).unwrap(), true).unwrap();
-        let mut medium = Medium::of(volume).unwrap();
+        let mut medium = OfflineVolume::of(volume).unwrap();
         medium.read(1, &mut page).unwrap();
         let (volume, queue, ring, clock) = medium.into_parts();
         end(queue, &ring, &clock);
-        let again = Medium::of(volume).unwrap();
+        let again = OfflineVolume::of(volume).unwrap();
         again.close();
         assert!(is_clean(&spec));
     }

@@ -11,18 +11,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use contract::{Instant, ListenerId};
 use io::{Listener, Waker};
 
-use crate::complaints::{Complaints, Subject};
+use crate::complaints::{OrderErrors, OrderSubject};
 use crate::volumes::Volume;
 
 /// A set of listeners: one bit for each place that a listener's identifier can have.
 #[derive(Debug)]
-pub struct Marks(Box<[AtomicU64]>);
+pub struct ListenerSet(Box<[AtomicU64]>);
 
-impl Marks {
+impl ListenerSet {
     const WORDS: usize = (spec::Listener::NUMBER_MAX as usize).div_ceil(u64::BITS as usize);
 
-    fn new() -> Marks {
-        Marks((0..Marks::WORDS).map(|_| AtomicU64::new(0)).collect())
+    fn new() -> ListenerSet {
+        ListenerSet((0..ListenerSet::WORDS).map(|_| AtomicU64::new(0)).collect())
     }
 
     fn set(&self, id: ListenerId, is_set: bool) {
@@ -42,8 +42,8 @@ impl Marks {
 
 /// An order to a worker.
 #[derive(Debug)]
-pub enum Order {
-    /// Drain until [`Orders::stops_by`], then end. A second order changes the time.
+pub enum WorkerOrder {
+    /// Drain until [`WorkerOrders::stops_by`], then end. A second order changes the time.
     Stop,
     /// Stop accepting connections (`true`), or accept them again (`false`).
     Hold(bool),
@@ -54,35 +54,35 @@ pub enum Order {
     /// Close a listener for good.
     Close(ListenerId),
     /// Open or close a device; replaces an older order for the same place.
-    Disk(DiskOrder),
+    Disk(DeviceOrder),
     /// Keep a device open that an earlier order was to close, or open the device again if it is
     /// closed already.
-    KeepDisk(DiskOrder),
+    KeepDisk(DeviceOrder),
     /// Show that the worker's thread runs.
     Answer,
 }
 
 /// The orders to all workers, and the record of which orders each worker has carried out.
 #[derive(Debug)]
-pub struct Orders {
-    workers: Vec<Line>,
+pub struct WorkerOrders {
+    workers: Vec<OrderQueue>,
     stops: AtomicBool,
     /// The deadline of a drain, in nanoseconds of the workers' clock. The largest number means that
     /// the workers' limits apply.
     stop_by: AtomicU64,
     /// The listeners that refuse connections.
-    turning: Marks,
+    turning: ListenerSet,
     /// The number of workers that have drained.
     drained: AtomicUsize,
     /// `true` if another process has taken over the listeners and the connections.
     given: AtomicBool,
-    complaints: Complaints,
+    complaints: OrderErrors,
 }
 
 /// The order queue of one worker.
 #[derive(Debug)]
-struct Line {
-    sender: Sender<Order>,
+struct OrderQueue {
+    sender: Sender<WorkerOrder>,
     /// The number of orders that were given.
     told: AtomicU64,
     /// The number of orders that the worker has carried out.
@@ -95,15 +95,15 @@ struct Line {
 
 /// The worker's end of its order queue.
 #[derive(Debug)]
-pub struct Inbox {
-    receiver: Receiver<Order>,
+pub struct OrderInbox {
+    receiver: Receiver<WorkerOrder>,
     /// The number of orders that the worker has read.
     taken: u64,
 }
 
-impl Inbox {
+impl OrderInbox {
     /// Takes the worker's next order; `None` if there is none.
-    pub fn next(&mut self, orders: &Orders, worker: usize) -> Option<Order> {
+    pub fn next(&mut self, orders: &WorkerOrders, worker: usize) -> Option<WorkerOrder> {
         if orders.workers[worker].told.load(Ordering::Acquire) == self.taken {
             return None;
         }
@@ -120,38 +120,38 @@ impl Inbox {
 
 /// An order to open or close a worker's queue to a device.
 #[derive(Clone, Debug)]
-pub struct DiskOrder {
+pub struct DeviceOrder {
     /// The index of the device.
     pub place: usize,
     /// The device to open; `None` to close the device at this index when it is idle.
     pub volume: Option<Arc<Volume>>,
 }
 
-impl Orders {
+impl WorkerOrders {
     /// Creates the orders for this many workers, and the workers' ends of the queues.
-    pub fn new(workers: usize) -> (Orders, Vec<Inbox>) {
+    pub fn new(workers: usize) -> (WorkerOrders, Vec<OrderInbox>) {
         let line = |_| {
             let (sender, receiver) = channel();
             let (told, done) = (AtomicU64::new(0), AtomicU64::new(0));
             let (quiet, asked) = (AtomicBool::new(false), AtomicBool::new(false));
-            let line = Line { sender, told, done, quiet, asked };
-            (line, Inbox { receiver, taken: 0 })
+            let line = OrderQueue { sender, told, done, quiet, asked };
+            (line, OrderInbox { receiver, taken: 0 })
         };
         let (workers, inboxes) = (0..workers).map(line).unzip();
-        let orders = Orders {
+        let orders = WorkerOrders {
             workers,
             stops: AtomicBool::new(false),
             stop_by: AtomicU64::new(u64::MAX),
-            turning: Marks::new(),
+            turning: ListenerSet::new(),
             drained: AtomicUsize::new(0),
             given: AtomicBool::new(false),
-            complaints: Complaints::default(),
+            complaints: OrderErrors::default(),
         };
         (orders, inboxes)
     }
 
     /// Appends an order to the queue of each worker, and wakes the workers.
-    fn tell(&self, wakers: &[Waker], order: impl Fn() -> Order) {
+    fn tell(&self, wakers: &[Waker], order: impl Fn() -> WorkerOrder) {
         self.workers.iter().for_each(|worker| _ = worker.tell(order()));
         wakers.iter().for_each(Waker::wake);
     }
@@ -164,7 +164,7 @@ impl Orders {
     /// Orders all workers to drain. Returns `true` if they were ordered to before.
     pub fn stop(&self, wakers: &[Waker]) -> bool {
         let before = self.stops.swap(true, Ordering::AcqRel);
-        self.tell(wakers, || Order::Stop);
+        self.tell(wakers, || WorkerOrder::Stop);
         before
     }
 
@@ -189,7 +189,7 @@ impl Orders {
     /// Orders all workers to stop accepting connections if `is_held`, or to accept them again
     /// otherwise.
     pub fn hold(&self, is_held: bool, wakers: &[Waker]) {
-        self.tell(wakers, || Order::Hold(is_held));
+        self.tell(wakers, || WorkerOrder::Hold(is_held));
     }
 
     /// Orders the accepting worker to listen at a new listener, or all workers if it receives
@@ -201,7 +201,7 @@ impl Orders {
                     .workers
                     .iter()
                     .zip(parts)
-                    .for_each(|(worker, part)| _ = worker.tell(Order::Listen(id, part))),
+                    .for_each(|(worker, part)| _ = worker.tell(WorkerOrder::Listen(id, part))),
                 Err(error) => {
                     tracing::error!(%error, "the listener cannot accept connections");
                     self.cannot_listen(id, error.to_string());
@@ -215,50 +215,50 @@ impl Orders {
     /// again otherwise.
     pub fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
-        self.tell(wakers, || Order::Refuse(listener, turns));
+        self.tell(wakers, || WorkerOrder::Refuse(listener, turns));
     }
 
     /// Orders a listener to be closed for good.
     pub fn close(&self, listener: ListenerId, wakers: &[Waker]) {
         self.turning.set(listener, false);
-        self.tell(wakers, || Order::Close(listener));
+        self.tell(wakers, || WorkerOrder::Close(listener));
     }
 
     /// Orders all workers to open or close a device.
-    pub fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
-        self.tell(wakers, || Order::Disk(order.clone()));
+    pub fn disk(&self, order: &DeviceOrder, wakers: &[Waker]) {
+        self.tell(wakers, || WorkerOrder::Disk(order.clone()));
     }
 
     /// Cancels an order to close a device: workers that have not closed it yet keep it.
-    pub fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
-        self.tell(wakers, || Order::KeepDisk(order.clone()));
+    pub fn keep_disk(&self, order: &DeviceOrder, wakers: &[Waker]) {
+        self.tell(wakers, || WorkerOrder::KeepDisk(order.clone()));
     }
 
     /// Reports that a worker cannot open the device with this index.
     pub fn cannot_open(&self, place: usize, why: String) {
-        self.complaints.add(Subject::Device(place), why);
+        self.complaints.add(OrderSubject::Device(place), why);
     }
 
     /// Takes the report that a worker could not open the device with this index; `None` if there is
     /// none.
     pub fn take_unopened(&self, place: usize) -> Option<String> {
-        self.complaints.take(Subject::Device(place))
+        self.complaints.take(OrderSubject::Device(place))
     }
 
     /// Returns the listeners that refuse connections.
-    pub fn turning(&self) -> &Marks {
+    pub fn turning(&self) -> &ListenerSet {
         &self.turning
     }
 
     /// Reports that the accepting worker cannot listen at a listener.
     pub fn cannot_listen(&self, id: ListenerId, why: String) {
-        self.complaints.add(Subject::Listener(id), why);
+        self.complaints.add(OrderSubject::Listener(id), why);
     }
 
     /// Takes the report that the accepting worker cannot listen at a listener; `None` if there is
     /// none.
     pub fn take_complaint(&self, id: ListenerId) -> Option<String> {
-        self.complaints.take(Subject::Listener(id))
+        self.complaints.take(OrderSubject::Listener(id))
     }
 
     /// Sets the number of orders that a worker has carried out so far.
@@ -268,7 +268,7 @@ impl Orders {
 
     /// Returns true if all workers have carried out all orders.
     pub fn are_done(&self) -> bool {
-        let is_done = |worker: &Line| {
+        let is_done = |worker: &OrderQueue| {
             worker.told.load(Ordering::Acquire) == worker.done.load(Ordering::Acquire)
         };
         self.workers.iter().all(is_done)
@@ -278,7 +278,7 @@ impl Orders {
     pub fn ask(&self, wakers: &[Waker]) {
         for worker in &self.workers {
             worker.asked.store(true, Ordering::Release);
-            if !worker.tell(Order::Answer) {
+            if !worker.tell(WorkerOrder::Answer) {
                 worker.asked.store(false, Ordering::Release);
             }
         }
@@ -327,11 +327,12 @@ impl Orders {
     }
 }
 
-impl Line {
+impl OrderQueue {
     /// Adds an order to the queue of one worker. Returns `false` if the worker has ended.
-    fn tell(&self, order: Order) -> bool {
-        // Before the order, so that a worker that has done another one is not taken for done. Whoever
-        // sees the count first finds the order in a later turn: the sender wakes the worker.
+    fn tell(&self, order: WorkerOrder) -> bool {
+        // Before the order, so that a worker that has done another one is not taken for done.
+        // Whoever sees the count first finds the order in a later turn: the sender wakes the
+        // worker.
         self.told.fetch_add(1, Ordering::AcqRel);
         self.sender.send(order).is_ok()
     }
@@ -343,12 +344,12 @@ mod tests {
 
     #[test]
     fn workers_that_were_asked_answer_unless_they_have_ended() {
-        let (orders, mut inboxes) = Orders::new(2);
+        let (orders, mut inboxes) = WorkerOrders::new(2);
         assert!(orders.have_answered(), "nobody was asked");
         orders.ask(&[]);
         for (worker, inbox) in inboxes.iter_mut().enumerate() {
             assert!(!orders.have_answered());
-            assert!(matches!(inbox.next(&orders, worker), Some(Order::Answer)));
+            assert!(matches!(inbox.next(&orders, worker), Some(WorkerOrder::Answer)));
             orders.answer(worker);
         }
         assert!(orders.have_answered());
@@ -364,12 +365,12 @@ mod tests {
 
     #[test]
     fn orders_are_done_when_all_have_done_them() {
-        let (orders, mut inboxes) = Orders::new(2);
+        let (orders, mut inboxes) = WorkerOrders::new(2);
         assert!(orders.are_done());
         orders.hold(true, &[]);
         for (worker, inbox) in inboxes.iter_mut().enumerate() {
             assert!(!orders.are_done());
-            assert!(matches!(inbox.next(&orders, worker), Some(Order::Hold(true))));
+            assert!(matches!(inbox.next(&orders, worker), Some(WorkerOrder::Hold(true))));
             assert!(inbox.next(&orders, worker).is_none());
             orders.done(worker, inbox.taken());
         }
@@ -385,7 +386,7 @@ mod tests {
 
     #[test]
     fn each_order_to_drain_is_told_and_has_its_time() {
-        let ((orders, mut inboxes), at) = (Orders::new(1), Instant::from_nanos);
+        let ((orders, mut inboxes), at) = (WorkerOrders::new(1), Instant::from_nanos);
         assert_eq!(orders.stops_by(), None);
         orders.stop_by(at(70), &[]);
         assert!(orders.stops() && orders.stops_by() == Some(at(70)));
@@ -396,12 +397,12 @@ mod tests {
         orders.stop_by(at(90), &[]);
         assert_eq!(orders.stops_by(), Some(at(90)));
         let told = std::iter::from_fn(|| inboxes[0].next(&orders, 0));
-        assert_eq!(told.filter(|order| matches!(order, Order::Stop)).count(), 4);
+        assert_eq!(told.filter(|order| matches!(order, WorkerOrder::Stop)).count(), 4);
     }
 
     #[test]
     fn each_change_of_a_listener_is_told_in_order() {
-        let (orders, mut inboxes) = Orders::new(1);
+        let (orders, mut inboxes) = WorkerOrders::new(1);
         let (first, last) = (ListenerId(0), ListenerId::new(spec::Listener::NUMBER_MAX - 1, 0));
         orders.turn_away(last, true, &[]);
         assert!(orders.turning().has(last) && !orders.turning().has(first));

@@ -14,10 +14,10 @@ use crate::volumes::Volume;
 
 /// The devices of a server, by the index by which workers, schedulers and counters know a device.
 #[derive(Debug, Default)]
-pub struct Places(RwLock<Vec<Place>>);
+pub struct DeviceTable(RwLock<Vec<DeviceRow>>);
 
 #[derive(Debug)]
-struct Place {
+struct DeviceRow {
     name: String,
     /// The open device; `None` after its removal.
     volume: Option<Arc<Volume>>,
@@ -27,7 +27,7 @@ struct Place {
 
 /// An open device, with its index.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub struct OpenDevice {
     /// The index of the device.
     pub place: usize,
     /// The name of the device in the configuration.
@@ -36,18 +36,18 @@ pub struct Disk {
     pub volume: Arc<Volume>,
 }
 
-impl Places {
+impl DeviceTable {
     /// Maximum number of devices that a server has at one time.
     pub const MAX: usize = io::Owner::DEVICES_MAX;
 
     /// Returns a table of these devices with their names. The index of a device is its position in
     /// `named`.
-    pub fn of(named: Vec<(String, Volume)>) -> Places {
-        let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
-        Places(RwLock::new(named.into_iter().map(place).collect()))
+    pub fn of(named: Vec<(String, Volume)>) -> DeviceTable {
+        let place = |(name, volume): (String, Volume)| DeviceRow::of(&name, Arc::new(volume));
+        DeviceTable(RwLock::new(named.into_iter().map(place).collect()))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Place>> {
+    fn read(&self) -> RwLockReadGuard<'_, Vec<DeviceRow>> {
         self.0.read().expect("no holder of this lock panics")
     }
 
@@ -56,7 +56,7 @@ impl Places {
     pub fn vacant(&self) -> Option<usize> {
         let all = self.read();
         match all.len() {
-            count if count < Places::MAX => Some(count),
+            count if count < DeviceTable::MAX => Some(count),
             _ => all.iter().position(|place| place.is_vacant),
         }
     }
@@ -73,31 +73,31 @@ impl Places {
     }
 
     /// Returns the device of this name; `None` if there is none.
-    pub fn find(&self, name: &str) -> Option<Disk> {
+    pub fn find(&self, name: &str) -> Option<OpenDevice> {
         self.all().into_iter().find(|disk| disk.name == name)
     }
 
     /// Returns the present devices, in the order of their indices.
-    pub fn all(&self) -> Vec<Disk> {
-        let there = |(place, at): (usize, &Place)| {
-            Some(Disk { place, name: at.name.clone(), volume: at.volume.clone()? })
+    pub fn all(&self) -> Vec<OpenDevice> {
+        let there = |(place, at): (usize, &DeviceRow)| {
+            Some(OpenDevice { place, name: at.name.clone(), volume: at.volume.clone()? })
         };
         self.read().iter().enumerate().filter_map(there).collect()
     }
 
     /// Returns the geometries of all devices, by index. A removed device has no blocks.
     pub fn geometries(&self) -> Vec<Geometry> {
-        let geometry = |place: &Place| match &place.volume {
+        let geometry = |place: &DeviceRow| match &place.volume {
             Some(volume) => volume.geometry(),
             None => contract::Device::geometry(&Null::new(0)),
         };
         self.read().iter().map(geometry).collect()
     }
 
-    /// Adds a device at a [vacant](Places::vacant) index.
+    /// Adds a device at a [vacant](DeviceTable::vacant) index.
     pub fn put(&self, place: usize, name: &str, volume: Arc<Volume>) {
         let mut all = self.0.write().expect("no holder of this lock panics");
-        let added = Place::of(name, volume);
+        let added = DeviceRow::of(name, volume);
         match all.get_mut(place) {
             Some(before) => {
                 assert!(before.is_vacant, "who adds one has looked");
@@ -115,9 +115,9 @@ impl Places {
     }
 }
 
-impl Place {
-    fn of(name: &str, volume: Arc<Volume>) -> Place {
-        Place { name: name.to_owned(), volume: Some(volume), is_vacant: false }
+impl DeviceRow {
+    fn of(name: &str, volume: Arc<Volume>) -> DeviceRow {
+        DeviceRow { name: name.to_owned(), volume: Some(volume), is_vacant: false }
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_place_is_given_again_when_no_worker_has_its_device() {
         let named = |name: &str| (name.to_owned(), volume("null:1MiB"));
-        let places = Places::of(vec![named("a"), named("b")]);
+        let places = DeviceTable::of(vec![named("a"), named("b")]);
         places.remove(0, true);
         assert!(places.find("a").is_none() && places.get(0).is_none());
         assert_eq!((places.vacant(), places.name(0).as_str()), (Some(2), "a"));
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(there, [1, 2]);
         let blocks: Vec<u64> = places.geometries().iter().map(|one| one.blocks).collect();
         assert_eq!(blocks, [0, 2048, 4096]);
-        for place in 3..Places::MAX {
+        for place in 3..DeviceTable::MAX {
             assert_eq!(places.vacant(), Some(place));
             places.put(place, &format!("d{place}"), Arc::new(volume("null:1MiB")));
         }

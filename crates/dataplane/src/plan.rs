@@ -5,41 +5,41 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId, Turn};
+use contract::{BufPool, ListenerId, TurnOutcome};
 use control::{Tenants, WorkerMailbox};
 use io::{
-    Clock, EpollSockets, Listener, PacketSockets, Reactor, Sockets, SocketsConfig, SpinPolicy,
-    Spread, TcpOptions, Waker,
+    Clock, ConnectionBalancer, EpollSockets, Listener, PacketSockets, Reactor, Sockets,
+    SocketsConfig, SpinPolicy, TcpOptions, Waker,
 };
 use proto::nvme::Fabric;
 use qos::{AnyScheduler, PassThrough, QueueLimits};
-use worker::{Attached, Limits, Line, Parts, Watch, Worker};
+use worker::{ControlPlaneLink, DeviceLane, Limits, SharedState, TraceClock, Worker};
 
-use crate::accounts::Accounts;
-use crate::duty::{Duty, ServerDevice, ServerWorker};
-use crate::interface::{Chosen, SocketBackend};
-use crate::orders::{Inbox, Orders};
-use crate::places::Places;
-use crate::sessions::ByListener;
+use crate::accounts::ThreadAccounts;
+use crate::duty::{OrderProgress, ServerDevice, ServerWorker};
+use crate::interface::{KernelInterface, SocketBackend};
+use crate::orders::{OrderInbox, WorkerOrders};
+use crate::places::DeviceTable;
+use crate::sessions::ListenerSessionFactory;
 use crate::volumes::hand_over::attend;
-use crate::volumes::{Through, Volume, nothing, rest};
+use crate::volumes::{FileBackend, Volume, nothing, rest};
 
 /// The longest time for which a worker that has ended waits for background operations of its
 /// devices, such as garbage collection.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 /// The parts from which each worker of a server is built.
-pub struct Plan {
+pub struct WorkerSetup {
     /// The table of open devices, with their indices and names.
-    pub places: Arc<Places>,
+    pub places: Arc<DeviceTable>,
     /// The parts that all workers read: listeners, namespaces, access rules.
-    pub shared: Arc<Parts>,
+    pub shared: Arc<SharedState>,
     /// The limits of each worker.
     pub limits: Limits,
     /// The numbers of connections, by which new ones are spread over the workers.
-    pub spread: Arc<Spread>,
+    pub spread: Arc<ConnectionBalancer>,
     /// The orders to the workers.
-    pub orders: Arc<Orders>,
+    pub orders: Arc<WorkerOrders>,
     /// The processors of the workers, by worker; `None` if they are not pinned.
     pub cpus: Option<Vec<usize>>,
     /// The policy by which an idle worker polls for work before its thread sleeps.
@@ -59,12 +59,12 @@ pub struct Plan {
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The mailboxes and orders of the workers that have not started, by worker.
-    pub boxes: Mutex<Vec<Option<(WorkerMailbox, Inbox)>>>,
+    pub boxes: Mutex<Vec<Option<(WorkerMailbox, OrderInbox)>>>,
     /// The times for which the workers waited for a processor.
-    pub accounts: Accounts,
+    pub accounts: ThreadAccounts,
 }
 
-impl Plan {
+impl WorkerSetup {
     /// Creates the scheduler of a worker's queue to a device.
     fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
         let slots = self.limits.in_flight;
@@ -80,13 +80,13 @@ impl Plan {
     /// Opens a worker's queue to a device, with its scheduler.
     fn attach(
         &self,
-        through: &Through<'_>,
+        through: &FileBackend<'_>,
         volume: &Volume,
         place: usize,
         worker: usize,
     ) -> Result<ServerDevice, String> {
         let queue = volume.open_queue(through, place, worker)?;
-        Ok(Attached::new(queue, self.scheduler(place, worker)))
+        Ok(DeviceLane::new(queue, self.scheduler(place, worker)))
     }
 
     /// Returns the number of workers.
@@ -110,22 +110,22 @@ impl Plan {
     /// # Errors
     /// Says why a worker could not start.
     pub fn start(
-        self: &Arc<Plan>,
-        chosen: Chosen,
+        self: &Arc<WorkerSetup>,
+        chosen: KernelInterface,
         has_packets: bool,
         listeners: Vec<(ListenerId, Listener)>,
     ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
         match chosen {
-            Chosen::IoUring if has_packets => start::<PacketSockets>(self, listeners),
-            Chosen::IoUring => start::<Sockets>(self, listeners),
-            Chosen::Epoll => start::<EpollSockets>(self, listeners),
+            KernelInterface::IoUring if has_packets => start::<PacketSockets>(self, listeners),
+            KernelInterface::IoUring => start::<Sockets>(self, listeners),
+            KernelInterface::Epoll => start::<EpollSockets>(self, listeners),
         }
     }
 }
 
 /// Starts the workers and waits until each can serve. The first worker accepts connections.
 fn start<N: SocketBackend>(
-    plan: &Arc<Plan>,
+    plan: &Arc<WorkerSetup>,
     listeners: Vec<(ListenerId, Listener)>,
 ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
     let (sender, receiver) = channel();
@@ -169,7 +169,7 @@ fn await_workers(
 
 /// Runs a worker on the calling thread.
 fn work<N: SocketBackend>(
-    plan: &Plan,
+    plan: &WorkerSetup,
     number: usize,
     listeners: Vec<(ListenerId, Listener)>,
     started: &Sender<Result<(usize, Waker), String>>,
@@ -187,13 +187,13 @@ fn work<N: SocketBackend>(
     if started.send(Ok((number, reactor.waker()))).is_err() {
         return;
     }
-    let mut duty = Duty::new(plan.orders.clone(), number, inbox);
+    let mut duty = OrderProgress::new(plan.orders.clone(), number, inbox);
     io::run(&reactor, &plan.clock, plan.spin, |now| {
         let attach = |place: usize, volume: Option<&Volume>| match volume {
             Some(volume) => plan.attach(&N::through(&reactor), volume, place, number),
             None => {
                 let scheduler = PassThrough::new(plan.limits.in_flight);
-                Ok(Attached::new(nothing(), AnyScheduler::PassThrough(scheduler)))
+                Ok(DeviceLane::new(nothing(), AnyScheduler::PassThrough(scheduler)))
             }
         };
         duty.attend(&mut worker, now, attach);
@@ -206,12 +206,12 @@ fn work<N: SocketBackend>(
     io::run(&reactor, &plan.clock, plan.spin, |now| {
         let turn = rest(worker.ports().1, now).filter(|_| now < until)?;
         let wake_at = turn.wake_at.map_or(until, |at| at.min(until));
-        Some(Turn { wake_at: Some(wake_at), ..turn })
+        Some(TurnOutcome { wake_at: Some(wake_at), ..turn })
     });
 }
 
 fn build<N: SocketBackend>(
-    plan: &Plan,
+    plan: &WorkerSetup,
     number: usize,
     listeners: Vec<(ListenerId, Listener)>,
     mailbox: WorkerMailbox,
@@ -234,7 +234,7 @@ fn build<N: SocketBackend>(
         sockets.listen(id, listener).map_err(say)?;
     }
     let through = N::through(&reactor);
-    if let Through::Ring(ring) = through
+    if let FileBackend::Ring(ring) = through
         && plan.places.all().iter().any(|disk| disk.volume.is_direct())
         && let Err(error) = ring.register_buffers(&arena)
     {
@@ -244,11 +244,11 @@ fn build<N: SocketBackend>(
     let devices = disks.map(|disk| plan.attach(&through, &disk.volume, disk.place, number));
     let devices = devices.collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
-    let line = Line {
+    let line = ControlPlaneLink {
         mailbox,
         meters: plan.tenants.meters(number),
         worker: number as u16,
-        watch: Some(Watch {
+        watch: Some(TraceClock {
             clock: io::Clock::now_since,
             origin: plan.clock.origin(),
             traces: plan.tenants.traces(number),
@@ -256,7 +256,7 @@ fn build<N: SocketBackend>(
     };
     let (shared, limits) = (plan.shared.clone(), plan.limits);
     let (fabric, worker, desk) = (plan.fabric.clone(), number as u16, None);
-    let sessions = ByListener { fabric, desk, worker, shared: shared.clone() };
+    let sessions = ListenerSessionFactory { fabric, desk, worker, shared: shared.clone() };
     let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
     Ok((reactor, worker))
 }

@@ -5,14 +5,15 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable,
-    Opening, Peer, Protocol, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
+    CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant, ListenerId,
+    MigratableSession, Peer, Protocol, ProtocolError, Reply, RestorableSession,
+    RevocablePermissions, Session, SessionEvent, Slot, Status, Tag, UnsolicitedOutput,
 };
 use proto::nbd;
-use proto::nvme::{Busy, Fabric, PortId};
+use proto::nvme::{Fabric, LockBusy, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
-use worker::{NotUnpacked, Parts, Sessions};
+use worker::{SessionFactory, SharedState, UnpackError};
 
 /// A session of any supported protocol.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub enum AnySession {
 }
 
 /// Creates sessions by the protocol of their listener.
-pub(crate) struct ByListener {
+pub(crate) struct ListenerSessionFactory {
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The worker's access to the NVMe fabric, once a fabric exists.
@@ -36,10 +37,10 @@ pub(crate) struct ByListener {
     pub(crate) worker: u16,
     /// The protocols of listeners, and the access rules, which say from which addresses NVMe hosts
     /// may connect.
-    pub(crate) shared: Arc<Parts>,
+    pub(crate) shared: Arc<SharedState>,
 }
 
-impl ByListener {
+impl ListenerSessionFactory {
     /// Returns true if an access rule admits the peer without credentials. NVMe hosts never present
     /// the credentials of access rules.
     fn lets_in(&self, listener: ListenerId, peer: &Peer) -> bool {
@@ -58,13 +59,13 @@ impl ByListener {
     }
 }
 
-impl Sessions<AnySession> for ByListener {
+impl SessionFactory<AnySession> for ListenerSessionFactory {
     fn open(
         &mut self,
         conn: ConnId,
         listener: Option<ListenerId>,
         peer: &Peer,
-        opening: Option<&Opening>,
+        opening: Option<&CompletedPrelude>,
     ) -> AnySession {
         let listener = listener.unwrap_or(ListenerId(0));
         let lead = self.shared.listeners.find(listener);
@@ -94,13 +95,13 @@ impl Sessions<AnySession> for ByListener {
         }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Result<AnySession, NotUnpacked> {
+    fn unpack(&mut self, packed: &[u8]) -> Result<AnySession, UnpackError> {
         let nvme = self.desk().and_then(|desk| ControllerSession::unpack_at(desk.clone(), packed));
         if let Some(mut session) = nvme {
-            session.claim_queue().map_err(|Busy| NotUnpacked::Later)?;
+            session.claim_queue().map_err(|LockBusy| UnpackError::Later)?;
             return Ok(AnySession::NvmeTcp(session));
         }
-        AnySession::unpack(packed).ok_or(NotUnpacked::Unknown)
+        AnySession::unpack(packed).ok_or(UnpackError::Unknown)
     }
 
     fn lost(&mut self, packed: &[u8]) {
@@ -129,7 +130,10 @@ macro_rules! each {
 }
 
 impl Session for AnySession {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         each!(self, session => session.next_event(input))
     }
 
@@ -137,11 +141,11 @@ impl Session for AnySession {
         each!(self, session => session.has_more())
     }
 
-    fn expects(&self) -> Option<Expected> {
+    fn expects(&self) -> Option<ExpectedPayload> {
         each!(self, session => session.expects())
     }
 
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
         each!(self, session => session.reply(reply, body))
     }
 
@@ -162,7 +166,7 @@ impl Session for AnySession {
     }
 }
 
-impl Fenced for AnySession {
+impl RevocablePermissions for AnySession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         each!(self, session => session.allowed_as_of(tag))
     }
@@ -172,8 +176,8 @@ impl Fenced for AnySession {
     }
 }
 
-impl Speaks for AnySession {
-    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+impl UnsolicitedOutput for AnySession {
+    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
         each!(self, session => session.attend(now))
     }
 
@@ -190,7 +194,7 @@ impl Speaks for AnySession {
     }
 }
 
-impl Movable for AnySession {
+impl MigratableSession for AnySession {
     fn moves_to(&self, worker: u16) -> bool {
         each!(self, session => session.moves_to(worker))
     }
@@ -210,7 +214,7 @@ impl Movable for AnySession {
 
 /// Unpacks sessions of `reflex` and NBD. An NVMe session moves to another process only with its
 /// controller.
-impl Unpack for AnySession {
+impl RestorableSession for AnySession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         let reflex = ServerSession::unpack(packed).map(AnySession::Reflex);
         reflex.or_else(|| nbd::NbdSession::unpack(packed).map(AnySession::Nbd))
@@ -237,7 +241,7 @@ mod tests {
             lba_count: 128.into(),
         };
         let mut input = head.as_bytes();
-        assert!(matches!(session.next_event(&mut input), Ok(Some(Event::Request(_)))));
-        assert_eq!(session.expects(), Some(Expected { place: None, bytes: 64 << 10 }));
+        assert!(matches!(session.next_event(&mut input), Ok(Some(SessionEvent::Request(_)))));
+        assert_eq!(session.expects(), Some(ExpectedPayload { place: None, bytes: 64 << 10 }));
     }
 }

@@ -11,19 +11,20 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{BLOCK_BYTES, Buf, Chores, Device, Geometry, Instant, SizeClass, Turn};
+use contract::{BLOCK_BYTES, Buf, Chores, Device, Geometry, Instant, SizeClass, TurnOutcome};
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
-    Decorated, Decorations, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec,
+    DecoratedDevice, Decorations, ExclusiveQueue, MemQueue, MemVolume, Null, RangeLocks, Source,
+    Spec,
 };
 use ftl::layout::PAGE_BYTES;
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, Ring, Waker, carve};
 
-use crate::files::{self, Files};
-pub(crate) use translated::Still;
-use translated::Translated;
+use crate::files::{self, DeviceFiles};
+pub(crate) use translated::IdleVolumeReader;
 pub use translated::TranslatedQueue;
+use translated::TranslatedVolume;
 pub use translated::{
     FileMedia, ONE_WORKER, explain, member_options, open_member, open_volume, shape,
 };
@@ -38,7 +39,7 @@ pub struct Volume {
     storage: Storage,
     locks: Arc<RangeLocks>,
     spec: Spec,
-    files: Files,
+    files: DeviceFiles,
 }
 
 #[derive(Debug)]
@@ -47,11 +48,11 @@ enum Storage {
     Mem(MemVolume),
     File(FileVolume),
     Sim { volume: SimVolume, blocks: u64 },
-    Ftl(Translated),
+    Ftl(TranslatedVolume),
 }
 
 /// Returns a queue to no device, for the place of a removed device.
-pub fn nothing() -> Decorated<AnyDevice> {
+pub fn nothing() -> DecoratedDevice<AnyDevice> {
     Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
 }
 
@@ -60,19 +61,19 @@ pub enum AnyDevice {
     /// A device that discards writes and reads zeroes.
     Null(Null),
     /// A device whose blocks are in memory of this process.
-    Mem(Exclusive<MemQueue>),
+    Mem(ExclusiveQueue<MemQueue>),
     /// A file or block device, through the worker's ring.
-    File(Exclusive<FileQueue>),
+    File(ExclusiveQueue<FileQueue>),
     /// A file or block device, through a pool of threads.
-    Threaded(Exclusive<ThreadedQueue>),
+    Threaded(ExclusiveQueue<ThreadedQueue>),
     /// A device of flash that is simulated in this process.
-    Sim(Exclusive<SimQueue>),
+    Sim(ExclusiveQueue<SimQueue>),
     /// A volume of flash translation.
-    Ftl(Box<Exclusive<TranslatedQueue>>),
+    Ftl(Box<ExclusiveQueue<TranslatedQueue>>),
 }
 
 /// The kernel interface that a queue to a file uses.
-pub enum Through<'a> {
+pub enum FileBackend<'a> {
     /// Through the worker's io_uring.
     Ring(&'a Ring),
     /// Through a pool of threads, which wake the worker.
@@ -102,7 +103,7 @@ impl Volume {
                 Storage::File(volume)
             }
             Source::Ftl { member, wishes } => {
-                Storage::Ftl(Translated::open(member, wishes, &spec.decorations)?)
+                Storage::Ftl(TranslatedVolume::open(member, wishes, &spec.decorations)?)
             }
         };
         let mut volume = Volume::of(storage, spec);
@@ -120,7 +121,7 @@ impl Volume {
             Storage::Ftl(volume) if volume.lingers() => RangeLocks::for_frames(),
             _ => RangeLocks::new(),
         };
-        let files = Files::foreseen(spec);
+        let files = DeviceFiles::foreseen(spec);
         Volume { storage, locks: Arc::new(locks), spec: spec.clone(), files }
     }
 
@@ -130,7 +131,7 @@ impl Volume {
         if let Source::Ftl { wishes, .. } = &spec.source
             && let Some(path) = spec.source.path()
         {
-            let storage = Storage::Ftl(Translated::adopt(path, wishes, files)?);
+            let storage = Storage::Ftl(TranslatedVolume::adopt(path, wishes, files)?);
             return Ok(Volume::of(storage, spec));
         }
         let Source::File { path, bytes, .. } = &spec.source else { return Volume::open(spec) };
@@ -150,7 +151,7 @@ impl Volume {
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match &self.storage {
             Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
-            Storage::Ftl(_) if matches!(self.files, Files::Read(_)) => {
+            Storage::Ftl(_) if matches!(self.files, DeviceFiles::Read(_)) => {
                 Err("namespaces are files of its file system".to_owned())
             }
             Storage::Ftl(volume) => volume.files(),
@@ -197,21 +198,21 @@ impl Volume {
     }
 
     /// Returns the files of the device.
-    pub fn files_on_it(&self) -> &Files {
+    pub fn files_on_it(&self) -> &DeviceFiles {
         &self.files
     }
 
     /// Returns the device with a record of the file system that was found on it.
-    pub(crate) fn with_files(self, files: Files) -> Volume {
+    pub(crate) fn with_files(self, files: DeviceFiles) -> Volume {
         Volume { files, ..self }
     }
 
-    /// Returns access to the pages of a volume of flash translation, which no worker may serve; `None`
-    /// for other devices.
+    /// Returns access to the pages of a volume of flash translation, which no worker may serve;
+    /// `None` for other devices.
     ///
     /// # Errors
     /// There is no memory for a buffer.
-    pub(crate) fn still(&self) -> Result<Option<Still<'_>>, String> {
+    pub(crate) fn still(&self) -> Result<Option<IdleVolumeReader<'_>>, String> {
         match &self.storage {
             Storage::Ftl(volume) => volume.still().map(Some),
             _ => Ok(None),
@@ -360,25 +361,25 @@ impl Volume {
     /// Opens the queue of worker number `worker`. `n` is the device's index at the worker.
     pub fn open_queue(
         &self,
-        through: &Through<'_>,
+        through: &FileBackend<'_>,
         n: usize,
         worker: usize,
-    ) -> Result<Decorated<AnyDevice>, String> {
+    ) -> Result<DecoratedDevice<AnyDevice>, String> {
         let locks = self.locks.clone();
         let queue = match &self.storage {
             Storage::Null { blocks } => AnyDevice::Null(Null::new(*blocks)),
             Storage::Mem(volume) => {
                 let scratch = scratch(BLOCK_BYTES)?;
-                AnyDevice::Mem(Exclusive::new(volume.open_queue(), locks, scratch))
+                AnyDevice::Mem(ExclusiveQueue::new(volume.open_queue(), locks, scratch))
             }
             Storage::Sim { volume, .. } => {
                 let scratch = scratch(BLOCK_BYTES)?;
-                AnyDevice::Sim(Exclusive::new(volume.open_queue(), locks, scratch))
+                AnyDevice::Sim(ExclusiveQueue::new(volume.open_queue(), locks, scratch))
             }
             Storage::Ftl(volume) => {
                 let queue = volume.open_queue(through, n, &self.spec.decorations)?;
                 let scratch = scratch(PAGE_BYTES)?;
-                let queue = Exclusive::with_granularity(queue, locks, scratch, PAGE_BYTES);
+                let queue = ExclusiveQueue::with_granularity(queue, locks, scratch, PAGE_BYTES);
                 let mut queue = volume.with_frames(queue)?;
                 queue.inner_at_rest().into_iter().for_each(TranslatedQueue::settle);
                 // The spec's decorations are around the member.
@@ -388,16 +389,18 @@ impl Volume {
                 let granularity = volume.granularity_bytes();
                 let scratch = scratch(granularity)?;
                 match through {
-                    Through::Ring(ring) => {
+                    FileBackend::Ring(ring) => {
                         let queue = FileQueue::open(volume, ring, Owner::device(n));
-                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        let queue =
+                            ExclusiveQueue::with_granularity(queue, locks, scratch, granularity);
                         AnyDevice::File(queue)
                     }
-                    Through::Threads(waker) => {
+                    FileBackend::Threads(waker) => {
                         let queue =
                             ThreadedQueue::open(volume, ThreadedQueue::THREADS, waker.clone())
                                 .map_err(|error| error.to_string())?;
-                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        let queue =
+                            ExclusiveQueue::with_granularity(queue, locks, scratch, granularity);
                         AnyDevice::Threaded(queue)
                     }
                 }
@@ -410,24 +413,24 @@ impl Volume {
 /// Lets queues without requests finish their background operations, and starts no new ones. Returns
 /// `None` once the queues can be dropped, and otherwise the time of the next call.
 pub(crate) fn rest<'a>(
-    queues: impl Iterator<Item = &'a mut Decorated<AnyDevice>>,
+    queues: impl Iterator<Item = &'a mut DecoratedDevice<AnyDevice>>,
     now: Instant,
-) -> Option<Turn> {
+) -> Option<TurnOutcome> {
     let (mut is_over, mut wake_at) = (true, None);
     for queue in queues {
         // The spec's decorations are around the member of such a device.
-        let Decorated::Plain(AnyDevice::Ftl(outer)) = queue else { continue };
+        let DecoratedDevice::Plain(AnyDevice::Ftl(outer)) = queue else { continue };
         if outer.inner_at_rest().is_none_or(|inner| inner.quiesce(now)) {
             continue;
         }
         is_over = false;
         wake_at = [wake_at, outer.wake_at()].into_iter().flatten().min();
     }
-    (!is_over).then_some(Turn { progressed: false, wake_at })
+    (!is_over).then_some(TurnOutcome { progressed: false, wake_at })
 }
 
 fn scratch(granularity: usize) -> Result<Vec<Buf>, String> {
-    let bytes = Exclusive::<Null>::scratch_bytes(granularity);
+    let bytes = ExclusiveQueue::<Null>::scratch_bytes(granularity);
     let arena = carve(&[SizeClass { bytes, count: SCRATCH }]).map_err(|e| e.to_string())?;
     Ok(arena.bufs)
 }

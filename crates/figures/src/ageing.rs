@@ -9,7 +9,7 @@ use qos::{Adjustment, CORRECTION_NANOS};
 use super::models::dearer;
 use super::text::{BEST_EFFORT, kilo, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Scenario, SendingRule, Setup};
 
 const WORKERS: usize = 2;
 const EVERYWHERE: [usize; WORKERS] = [0, 1];
@@ -23,7 +23,7 @@ const JUDGED: usize = 30;
 
 /// The measurements of one window of 100 ms.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct WindowMeasurement {
     /// The larger of the p95 read latencies of A and B, in µs.
     p95: f64,
     /// The share of the requests sent by A and B that were answered in the window.
@@ -34,7 +34,7 @@ struct Moment {
 
 /// The device model that the scheduler uses in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Belief {
+enum AssumedModel {
     /// The model of the new device.
     Static,
     /// The model of the new device, corrected online.
@@ -44,13 +44,13 @@ enum Belief {
     Dear,
 }
 
-fn play(options: &Options, belief: Belief) -> Vec<Moment> {
+fn play(options: &Options, belief: AssumedModel) -> Vec<WindowMeasurement> {
     let mut setup = Setup::device_a(options.seed, WORKERS);
-    if belief == Belief::Dear {
+    if belief == AssumedModel::Dear {
         setup.model = dearer(&setup.model, 3);
     }
-    let corrected = belief == Belief::Corrected;
-    let mut stage = Stage::new(setup);
+    let corrected = belief == AssumedModel::Corrected;
+    let mut stage = Scenario::new(setup);
     let now = Instant::from_nanos(stage.now());
     stage.registry().correct_online(corrected, now);
     let sent = [100e3, 30e3];
@@ -61,12 +61,17 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
         .map(|(slo, iops)| {
             let id = stage.register(*slo).expect("it fits");
             let reads = f64::from(slo.read_percent) / 100.0;
-            stage.add(id, Load { arrivals: Loop::Paced(iops), reads, bytes: 4096 }, &EVERYWHERE, 4)
+            stage.add(
+                id,
+                Load { arrivals: SendingRule::Paced(iops), reads, bytes: 4096 },
+                &EVERYWHERE,
+                4,
+            )
         })
         .collect();
     let shared = [0.95, 0.25].map(|reads| {
         let id = stage.register(BEST_EFFORT).expect("there is room");
-        let load = Load { arrivals: Loop::Closed(32), reads, bytes: 4096 };
+        let load = Load { arrivals: SendingRule::Closed(32), reads, bytes: 4096 };
         (id, stage.add(id, load, &EVERYWHERE, 4))
     });
     critical.iter().chain(shared.iter().map(|(_, source)| source)).for_each(|s| stage.start(*s));
@@ -84,14 +89,14 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
         let now = Instant::from_nanos(stage.now());
         let adjustment = stage.registry().observe(Duration::ZERO, now);
         let share = got / sent.iter().sum::<f64>();
-        moments.push(Moment { p95, share, best_effort, adjustment });
+        moments.push(WindowMeasurement { p95, share, best_effort, adjustment });
     }
     stage.end();
     moments
 }
 
 /// Returns the mean of a quantity over windows.
-fn mean(moments: &[Moment], of: impl Fn(&Moment) -> f64) -> f64 {
+fn mean(moments: &[WindowMeasurement], of: impl Fn(&WindowMeasurement) -> f64) -> f64 {
     moments.iter().map(of).sum::<f64>() / moments.len() as f64
 }
 
@@ -126,9 +131,9 @@ pub fn ageing(options: &Options) -> Figure {
         verdicts: Vec::new(),
     };
     let runs = [
-        ("static", Belief::Static),
-        ("corrected", Belief::Corrected),
-        ("static, writes 3 × as dear", Belief::Dear),
+        ("static", AssumedModel::Static),
+        ("corrected", AssumedModel::Corrected),
+        ("static, writes 3 × as dear", AssumedModel::Dear),
     ];
     let runs = runs.map(|(name, belief)| {
         let moments = play(options, belief);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use client::load::{Arrival, Generator, Local, Pace, Path, Pattern, Shape, Tally};
 use contract::{BLOCK_BYTES, Device, Instant, SizeClass};
 use flash::sim_flash::{SimQueue, SimVolume};
-use flash::{Decorated, Source, Spec};
+use flash::{DecoratedDevice, Source, Spec};
 use qos::PAGE_BYTES;
-use qos::calibrate::{Mix, Offer, Outcome};
+use qos::calibrate::{LoadResult, Mix, OfferedLoad};
 
 use sim::Arena;
 
@@ -48,7 +48,7 @@ pub enum Failure {
 
 /// A device under load in virtual time.
 #[derive(Debug)]
-pub struct Bed<D> {
+pub struct TestBed<D> {
     /// A queue for the load, and a queue for the probes beside it.
     paths: [Local<D>; 2],
     arena: Arena,
@@ -60,9 +60,9 @@ pub struct Bed<D> {
     requests: u64,
 }
 
-type LoadOn<'a, D> = Generator<&'a mut Local<D>>;
+type LoadOnDevice<'a, D> = Generator<&'a mut Local<D>>;
 
-impl<D: Device> Bed<D> {
+impl<D: Device> TestBed<D> {
     /// Creates a bed for a device from two idle queues to it, one for the load and one for the
     /// probes. A run whose median read latency grows far beyond `latency_max_us` is ended as an
     /// overload.
@@ -72,7 +72,7 @@ impl<D: Device> Bed<D> {
             let in_flight = IN_FLIGHT_MAX.min(queue.room());
             Local::new(queue, in_flight)
         };
-        Bed {
+        TestBed {
             paths: queues.map(path),
             arena: Arena::default(),
             bytes,
@@ -96,9 +96,9 @@ impl<D: Device> Bed<D> {
     /// Returns the reason why the run has no outcome.
     pub fn offer(
         &mut self,
-        offer: &Offer,
+        offer: &OfferedLoad,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<LoadResult, Failure> {
         self.runs += 1;
         let seed = self.seed.wrapping_add(self.runs);
         let [load, probe] = &mut self.paths;
@@ -115,7 +115,7 @@ impl<D: Device> Bed<D> {
             let in_flight = probe.in_flight_max();
             add(probe, shape(&probes, in_flight, self.bytes, seed ^ 1 << 63));
         }
-        let mut run = Run { now: self.now, tallies: [Tally::new(), Tally::new()], end: None };
+        let mut run = RunState { now: self.now, tallies: [Tally::new(), Tally::new()], end: None };
         run.drive(&mut sources, self.latency_max_us, offer, is_stopped)?;
         let from = sources[0].measured().0;
         let until = sources[0].measured().1;
@@ -134,34 +134,34 @@ impl<D: Device> Bed<D> {
         let seconds = until.since(from).as_secs_f64();
         let reads = if offer.mix.is_probed { probe } else { load };
         match run.end {
-            Some(End::Stopped) => Err(Failure::Stopped),
-            end => Ok(outcome(load, reads, seconds, is_late || end == Some(End::Drowning))),
+            Some(EarlyEnd::Stopped) => Err(Failure::Stopped),
+            end => Ok(outcome(load, reads, seconds, is_late || end == Some(EarlyEnd::Drowning))),
         }
     }
 }
 
 /// The reason why a run ended early: the device is overloaded, or the caller stopped the run.
 #[derive(Clone, Copy, PartialEq)]
-enum End {
+enum EarlyEnd {
     Drowning,
     Stopped,
 }
 
 /// The state of one run: the virtual time, the tallies of load and probes, and the reason of an
 /// early end, if any.
-struct Run {
+struct RunState {
     now: Instant,
     tallies: [Tally; 2],
-    end: Option<End>,
+    end: Option<EarlyEnd>,
 }
 
-impl Run {
+impl RunState {
     /// Steps from event to event until the run's time is over and no request is in flight.
     fn drive<D: Device>(
         &mut self,
-        sources: &mut [LoadOn<'_, D>],
+        sources: &mut [LoadOnDevice<'_, D>],
         latency_max_us: f64,
-        offer: &Offer,
+        offer: &OfferedLoad,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), Failure> {
         let gap = Duration::from_secs_f64(LOOK_GAP as f64 / (offer.iops + offer.probe_iops));
@@ -182,7 +182,7 @@ impl Run {
                 return Ok(());
             }
             // A generator stops waiting for requests in flight after a while; a bed does not.
-            let wake = |source: &mut LoadOn<'_, D>| match is_over {
+            let wake = |source: &mut LoadOnDevice<'_, D>| match is_over {
                 true => source.path().wake_at(),
                 false => source.wake_at(now),
             };
@@ -196,17 +196,17 @@ impl Run {
     /// Ends the run if the device is overloaded or the caller has stopped it.
     fn look<D: Device>(
         &mut self,
-        sources: &mut [LoadOn<'_, D>],
+        sources: &mut [LoadOnDevice<'_, D>],
         latency_max_us: f64,
         is_probed: bool,
         is_stopped: &dyn Fn() -> bool,
     ) {
         self.collect(sources);
         if is_drowning(&self.tallies[usize::from(is_probed)], latency_max_us) {
-            self.end = Some(End::Drowning);
+            self.end = Some(EarlyEnd::Drowning);
         }
         if is_stopped() {
-            self.end = Some(End::Stopped);
+            self.end = Some(EarlyEnd::Stopped);
         }
         if self.end.is_some() {
             for source in sources {
@@ -215,7 +215,7 @@ impl Run {
         }
     }
 
-    fn collect<D: Device>(&mut self, sources: &mut [LoadOn<'_, D>]) {
+    fn collect<D: Device>(&mut self, sources: &mut [LoadOnDevice<'_, D>]) {
         for (source, tally) in sources.iter_mut().zip(&mut self.tallies) {
             source.report(tally);
         }
@@ -229,9 +229,9 @@ pub fn in_flight(bytes: usize, queue: usize) -> usize {
 }
 
 /// Returns the probes of an offer as an offer of their own: reads of 4 KiB at `probe_iops`.
-pub fn probes(offer: &Offer) -> Offer {
+pub fn probes(offer: &OfferedLoad) -> OfferedLoad {
     let mix = Mix { read_percent: 100, bytes: PAGE_BYTES, is_probed: false };
-    Offer { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
+    OfferedLoad { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
 }
 
 /// Maximum number of requests in flight on the probes' queue of a simulated device.
@@ -239,20 +239,20 @@ const PROBES_IN_FLIGHT_MAX: usize = 1024;
 
 /// A bed for the simulated device of a spec.
 #[derive(Debug)]
-pub struct FlashBed {
-    bed: Bed<Decorated<SimQueue>>,
+pub struct FlashTestBed {
+    bed: TestBed<DecoratedDevice<SimQueue>>,
 }
 
-impl FlashBed {
+impl FlashTestBed {
     /// Opens a bed for the device that the spec names, without its data; `None` if the spec names
     /// no simulated device. The bed uses the device through its port only.
-    pub fn open(spec: &Spec, latency_max_us: u32, seed: u64) -> Option<FlashBed> {
+    pub fn open(spec: &Spec, latency_max_us: u32, seed: u64) -> Option<FlashTestBed> {
         let Source::Sim { preset, bytes, age, slow } = &spec.source else { return None };
         let (model, blocks) = (preset.model().slowed(*slow), bytes / BLOCK_BYTES as u64);
         let volume = SimVolume::forgetful(model, blocks, *age, spec.decorations.seed);
         let queues = [(0, IN_FLIGHT_MAX), (1, PROBES_IN_FLIGHT_MAX)]
             .map(|(n, depth)| spec.decorations.wrap(volume.open_queue_of(depth), n));
-        Some(FlashBed { bed: Bed::new(queues, latency_max_us, seed) })
+        Some(FlashTestBed { bed: TestBed::new(queues, latency_max_us, seed) })
     }
 
     /// Returns the size of the device in bytes.
@@ -265,22 +265,22 @@ impl FlashBed {
         self.bed.requests
     }
 
-    /// Offers a load, like [`Bed::offer`].
+    /// Offers a load, like [`TestBed::offer`].
     ///
     /// # Errors
     /// Returns the reason why the run has no outcome.
     pub fn offer(
         &mut self,
-        offer: &Offer,
+        offer: &OfferedLoad,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<LoadResult, Failure> {
         self.bed.offer(offer, is_stopped)
     }
 }
 
 /// Returns the settings of the load generator for an offer to the first `span_bytes` bytes of a
 /// device, with at most `in_flight` requests in flight.
-pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Shape {
+pub fn shape(offer: &OfferedLoad, in_flight: usize, span_bytes: u64, seed: u64) -> Shape {
     let seconds = Duration::from_secs_f64(offer.seconds);
     Shape {
         read_percent: offer.mix.read_percent,
@@ -303,10 +303,10 @@ pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Sha
 /// Returns the rate of `load` and the latencies of `reads` over `seconds` measured seconds. `reads`
 /// is the tally of the probes, or of the load itself without probes. Latencies are infinite if
 /// `is_overload`.
-pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> Outcome {
+pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> LoadResult {
     let latency = &reads.read.latency;
     let micros = |nanos: f64| if is_overload { f64::INFINITY } else { nanos / 1e3 };
-    Outcome {
+    LoadResult {
         iops: if seconds > 0.0 { load.count() as f64 / seconds } else { 0.0 },
         mean_us: micros(latency.mean()),
         p95_us: micros(latency.value_at_quantile(0.95) as f64),

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use contract::{Instant, Slo, TenantId};
-use flash::Chance;
+use flash::Rng;
 use qos::admission::Refusal;
 use qos::{DeviceModel, Load as DeviceLoad, Percentile, RatePoint, Windows};
 
 use super::text::{BEST_EFFORT, kilo, percent};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Rate, Setup, SourceId, Span, Stage, Window};
+use crate::scenario::{Load, Rate, Scenario, SendingRule, Setup, SourceId, Window, WindowExtent};
 
 const SLOTS: usize = 16;
 const WORKERS: usize = 4;
@@ -28,32 +28,35 @@ const BURST: u64 = 50;
 const GREEDY_FROM: u64 = 2_000_000_000;
 
 /// The extents of the windows that are judged.
-const SPANS: [Span; 3] =
-    [Span::Reads(1_000), Span::Nanos(1_000_000_000), Span::Nanos(10_000_000_000)];
+const SPANS: [WindowExtent; 3] = [
+    WindowExtent::Reads(1_000),
+    WindowExtent::Nanos(1_000_000_000),
+    WindowExtent::Nanos(10_000_000_000),
+];
 
 /// A tenant with an SLO that is registered.
-struct Guest {
+struct RegisteredTenant {
     id: TenantId,
     source: SourceId,
     slo: Slo,
 }
 
 /// A place, one of 16, that successive tenants with SLOs occupy.
-struct Place {
-    guest: Option<Guest>,
+struct TenantSlot {
+    guest: Option<RegisteredTenant>,
     /// The virtual time in nanoseconds at which the present tenant leaves, or the next one comes.
     until: u64,
 }
 
 /// The results of a run: tenants that came, and their windows of 1 000 reads each.
 #[derive(Default)]
-struct Outcome {
+struct ChurnResults {
     admitted: u64,
     refused: u64,
     /// The number of refused tenants whose SLO the paper's arithmetic would have admitted.
     wronged: u64,
     /// The windows of each extent of [`SPANS`].
-    frames: [Judged; 3],
+    frames: [ExtentResults; 3],
     /// The end of each kept window of 1 000 reads in seconds, and its tail divided by the SLO's
     /// latency.
     points: Vec<(f64, f64)>,
@@ -66,14 +69,14 @@ struct Outcome {
 
 /// The windows of one extent.
 #[derive(Clone, Copy, Default)]
-struct Judged {
+struct ExtentResults {
     windows: u64,
     kept: u64,
     good: u64,
     worst: f64,
 }
 
-impl Judged {
+impl ExtentResults {
     fn share(&self) -> f64 {
         self.good as f64 / self.kept.max(1) as f64
     }
@@ -81,7 +84,7 @@ impl Judged {
 
 /// The promises of a run.
 #[derive(Clone, Copy)]
-struct Terms {
+struct RunPromises {
     name: &'static str,
     percentile: Percentile,
     in_windows: bool,
@@ -89,20 +92,20 @@ struct Terms {
     latencies: [u32; 3],
 }
 
-const TERMS: [Terms; 3] = [
-    Terms {
+const TERMS: [RunPromises; 3] = [
+    RunPromises {
         name: "p95, on average",
         percentile: Percentile::P95,
         in_windows: false,
         latencies: [500, 1_000, 2_000],
     },
-    Terms {
+    RunPromises {
         name: "p95, in windows",
         percentile: Percentile::P95,
         in_windows: true,
         latencies: [500, 1_000, 2_000],
     },
-    Terms {
+    RunPromises {
         name: "p99, in windows",
         percentile: Percentile::P99,
         in_windows: true,
@@ -110,18 +113,18 @@ const TERMS: [Terms; 3] = [
     },
 ];
 
-struct Play<'a> {
-    stage: Stage,
-    chance: Chance,
+struct ChurnRun<'a> {
+    stage: Scenario,
+    chance: Rng,
     model: &'a DeviceModel,
-    terms: Terms,
-    places: Vec<Place>,
+    terms: RunPromises,
+    places: Vec<TenantSlot>,
     /// The ids of tenants that are unregistered, but still have requests in flight.
     leaving: Vec<TenantId>,
-    outcome: Outcome,
+    outcome: ChurnResults,
 }
 
-impl Play<'_> {
+impl ChurnRun<'_> {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.chance.within(0..=from.len() as u64 - 1) as usize]
     }
@@ -157,8 +160,11 @@ impl Play<'_> {
                 self.outcome.admitted += 1;
                 let (rate, reads) = (f64::from(wish.iops), f64::from(wish.read_percent) / 100.0);
                 let paced = self.chance.happens(0.5);
-                let arrivals =
-                    if paced { Loop::Paced(0.98 * rate) } else { Loop::Random(0.75 * rate) };
+                let arrivals = if paced {
+                    SendingRule::Paced(0.98 * rate)
+                } else {
+                    SendingRule::Random(0.75 * rate)
+                };
                 let load = Load { arrivals, reads, bytes: 4096 };
                 let source = self.stage.add(id, load, &EVERYWHERE, 1);
                 let now = self.stage.now();
@@ -166,7 +172,7 @@ impl Play<'_> {
                 let rate = Rate::new(units, BURST * 100, now);
                 self.stage.meter(source).judge(&SPANS, self.terms.percentile, rate);
                 self.stage.start(source);
-                self.places[n].guest = Some(Guest { id, source, slo: wish });
+                self.places[n].guest = Some(RegisteredTenant { id, source, slo: wish });
             }
             Err(refusal) => {
                 self.outcome.refused += 1;
@@ -176,7 +182,7 @@ impl Play<'_> {
         }
     }
 
-    fn leave(&mut self, guest: Guest) {
+    fn leave(&mut self, guest: RegisteredTenant) {
         self.stage.stop(guest.source);
         let now = Instant::from_nanos(self.stage.now());
         self.stage.registry().unregister(guest.id, now).expect("it is registered");
@@ -185,7 +191,7 @@ impl Play<'_> {
     }
 
     /// Adds the windows of a leaving tenant's reads to the outcome.
-    fn collect(&mut self, guest: &Guest) {
+    fn collect(&mut self, guest: &RegisteredTenant) {
         let bound = f64::from(guest.slo.latency_us) * 1e3;
         for (n, judged) in self.outcome.frames.iter_mut().enumerate() {
             for window in self.stage.meter(guest.source).windows(n) {
@@ -252,25 +258,25 @@ fn model() -> DeviceModel {
     DeviceModel::device_a().with_p99(rows).expect("the rates rise")
 }
 
-fn play(options: &Options, model: &DeviceModel, terms: Terms, seconds: u64) -> Outcome {
+fn play(options: &Options, model: &DeviceModel, terms: RunPromises, seconds: u64) -> ChurnResults {
     let promised = model.clone().with_windows(terms.in_windows);
-    let mut play = Play {
-        stage: Stage::new(Setup { model: promised, ..Setup::device_a(options.seed, WORKERS) }),
-        chance: Chance::new(options.seed ^ 0xc4),
+    let mut play = ChurnRun {
+        stage: Scenario::new(Setup { model: promised, ..Setup::device_a(options.seed, WORKERS) }),
+        chance: Rng::new(options.seed ^ 0xc4),
         model,
         terms,
         places: Vec::new(),
         leaving: Vec::new(),
-        outcome: Outcome::default(),
+        outcome: ChurnResults::default(),
     };
     let greedy = [0.5, 0.25].map(|reads| {
         let id = play.stage.register(BEST_EFFORT).expect("there is room");
-        let load = Load { arrivals: Loop::Closed(16), reads, bytes: 4096 };
+        let load = Load { arrivals: SendingRule::Closed(16), reads, bytes: 4096 };
         (id, play.stage.add(id, load, &EVERYWHERE, 2))
     });
     for _ in 0..SLOTS {
         let until = play.time(AWAY);
-        play.places.push(Place { guest: None, until });
+        play.places.push(TenantSlot { guest: None, until });
     }
     let end = seconds * 1_000_000_000;
     let mut greedy_from = GREEDY_FROM;
@@ -353,8 +359,9 @@ pub fn churn(options: &Options) -> Figure {
     figure
 }
 
-fn row(terms: &Terms, seconds: u64, outcome: &Outcome) -> Vec<String> {
-    let share = |judged: &Judged| format!("{:.3} % of {}", 100.0 * judged.share(), judged.kept);
+fn row(terms: &RunPromises, seconds: u64, outcome: &ChurnResults) -> Vec<String> {
+    let share =
+        |judged: &ExtentResults| format!("{:.3} % of {}", 100.0 * judged.share(), judged.kept);
     let [reads, second, seconds_10] = &outcome.frames;
     vec![
         terms.name.to_string(),
@@ -372,7 +379,7 @@ fn row(terms: &Terms, seconds: u64, outcome: &Outcome) -> Vec<String> {
 }
 
 /// Judges the windows for which the promises of a run hold.
-fn judge(figure: &mut Figure, terms: &Terms, outcome: &Outcome) {
+fn judge(figure: &mut Figure, terms: &RunPromises, outcome: &ChurnResults) {
     let spans = match terms.percentile {
         Percentile::P95 => &[("1 000 reads", 0), ("1 s", 1)][..],
         Percentile::P99 => &[("10 s", 2)],
@@ -391,9 +398,9 @@ fn judge(figure: &mut Figure, terms: &Terms, outcome: &Outcome) {
     figure.judge(&what, "none", measured, outcome.wronged == 0);
 }
 
-/// Returns, for each second with a kept window, the largest tail of its windows divided by the SLO's
-/// latency.
-fn worst_by_second(outcome: &Outcome) -> Vec<(f64, f64)> {
+/// Returns, for each second with a kept window, the largest tail of its windows divided by the
+/// SLO's latency.
+fn worst_by_second(outcome: &ChurnResults) -> Vec<(f64, f64)> {
     let mut seconds: Vec<(f64, f64)> = Vec::new();
     let mut points = outcome.points.clone();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));

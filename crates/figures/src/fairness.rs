@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::models::{sized, slowed};
 use super::text::{BEST_EFFORT, categories, jain, kilo_fine, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Scenario, SendingRule, Setup};
 
 /// The best-effort tenants: the bytes of their requests, and their share of reads from 0 to 1.
 const TENANTS: [(u32, f64); 8] = [
@@ -50,14 +50,14 @@ pub fn fairness(options: &Options) -> Figure {
         verdicts: Vec::new(),
     };
     let mut stage =
-        Stage::new(Setup { model: slowed(&sized(), 95), ..Setup::device_a(options.seed, 2) });
+        Scenario::new(Setup { model: slowed(&sized(), 95), ..Setup::device_a(options.seed, 2) });
     let critical = stage.register(slo(500, 50_000, 90)).expect("it fits");
-    let load = Load { arrivals: Loop::Paced(40e3), reads: 0.9, bytes: 4096 };
+    let load = Load { arrivals: SendingRule::Paced(40e3), reads: 0.9, bytes: 4096 };
     let critical_source = stage.add(critical, load, &[0, 1], 4);
     stage.start(critical_source);
     let shared = TENANTS.map(|(bytes, reads)| {
         let id = stage.register(BEST_EFFORT).expect("there is room");
-        let load = Load { arrivals: Loop::Closed(16), reads, bytes };
+        let load = Load { arrivals: SendingRule::Closed(16), reads, bytes };
         let source = stage.add(id, load, &[0, 1], 4);
         stage.start(source);
         (id, source)

@@ -8,7 +8,7 @@ use contract::Slo;
 use super::text::{kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::four::{self, TENANTS};
-use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
+use crate::scenario::{Load, Scenario, SendingRule, Setup, StallPattern};
 
 /// The number of workers of a run, enough that processors are not the bottleneck. Each tenant has
 /// connections to all of them.
@@ -27,7 +27,7 @@ struct TenantLoad {
 
 /// The rates and latencies that a tenant got in a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Got {
+pub struct TenantFigures {
     /// Rate of the tenant's answered requests, in requests per second.
     pub iops: f64,
     /// The p95 latency of the tenant's reads, in µs.
@@ -38,7 +38,7 @@ pub struct Got {
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct Fig5Run {
     pub(crate) workers: usize,
     pub(crate) scheduled: bool,
     /// The requests a second of tenant B on the unscaled device.
@@ -47,29 +47,29 @@ pub struct Run {
     /// alike.
     pub(crate) slow: u32,
     pub(crate) pays_arrears: bool,
-    pub(crate) worker_stalls: Stalling,
-    pub(crate) client_stalls: Stalling,
+    pub(crate) worker_stalls: StallPattern,
+    pub(crate) client_stalls: StallPattern,
     pub(crate) measured: Duration,
 }
 
-impl Run {
+impl Fig5Run {
     /// Returns the run of scenario 1 of the paper's Figure 5.
-    pub(crate) fn new(options: &Options) -> Run {
-        Run {
+    pub(crate) fn new(options: &Options) -> Fig5Run {
+        Fig5Run {
             workers: WORKERS,
             scheduled: true,
             b_iops: 70e3,
             slow: 1,
             pays_arrears: true,
-            worker_stalls: Stalling::NEVER,
-            client_stalls: Stalling::NEVER,
+            worker_stalls: StallPattern::NEVER,
+            client_stalls: StallPattern::NEVER,
             measured: Duration::from_millis(if options.quick { 1_000 } else { 5_000 }),
         }
     }
 
     /// Returns the run in which B sends `b_iops` requests a second, with or without the scheduler.
-    pub fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Run {
-        Run { scheduled, b_iops, ..Run::new(options) }
+    pub fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Fig5Run {
+        Fig5Run { scheduled, b_iops, ..Fig5Run::new(options) }
     }
 }
 
@@ -82,7 +82,7 @@ fn tenants(b_iops: f64) -> [TenantLoad; 4] {
     })
 }
 
-pub(crate) fn play(options: &Options, run: Run) -> [Got; 4] {
+pub(crate) fn play(options: &Options, run: Fig5Run) -> [TenantFigures; 4] {
     watch(options, run, |_, _| ())
 }
 
@@ -91,7 +91,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Simulates a run and returns the results of its tenants A to D. Every 50 ms of virtual time calls
 /// `look` with the results so far and the virtual time that they cover.
-pub fn watch(options: &Options, run: Run, mut look: impl FnMut(&[Got; 4], Duration)) -> [Got; 4] {
+pub fn watch(
+    options: &Options,
+    run: Fig5Run,
+    mut look: impl FnMut(&[TenantFigures; 4], Duration),
+) -> [TenantFigures; 4] {
     let device = Setup::device_a(options.seed, run.workers);
     let setup = Setup {
         scheduled: run.scheduled,
@@ -102,7 +106,7 @@ pub fn watch(options: &Options, run: Run, mut look: impl FnMut(&[Got; 4], Durati
         client_stalls: run.client_stalls,
         ..device
     };
-    let mut stage = Stage::new(setup);
+    let mut stage = Scenario::new(setup);
     let everywhere: Vec<usize> = (0..run.workers).collect();
     let cast = tenants(run.b_iops).map(|TenantLoad { slo, iops, reads, .. }| {
         let times = run.slow;
@@ -112,16 +116,16 @@ pub fn watch(options: &Options, run: Run, mut look: impl FnMut(&[Got; 4], Durati
             ..slo
         });
         let id = stage.register(slo).expect("the paper admits it");
-        let paced = |iops| Loop::Paced(iops / f64::from(times));
-        let arrivals = iops.map_or(Loop::Closed(32), paced);
+        let paced = |iops| SendingRule::Paced(iops / f64::from(times));
+        let arrivals = iops.map_or(SendingRule::Closed(32), paced);
         let load = Load { arrivals, reads, bytes: 4096 };
         (id, stage.add(id, load, &everywhere, 4))
     });
     cast.iter().for_each(|(_, source)| stage.start(*source));
     stage.run(Duration::from_millis(200) * run.slow.min(5));
     stage.clear();
-    let got = |stage: &mut Stage| {
-        cast.map(|(id, source)| Got {
+    let got = |stage: &mut Scenario| {
+        cast.map(|(id, source)| TenantFigures {
             iops: stage.iops(source),
             p95: stage.meter(source).read_us(95.0),
             p99: stage.meter(source).read_us(99.0),
@@ -140,7 +144,7 @@ pub fn watch(options: &Options, run: Run, mut look: impl FnMut(&[Got; 4], Durati
     got
 }
 
-fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got; 4]) {
+fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[TenantFigures; 4]) {
     let points = (1..).map(f64::from).zip(got.iter().map(|got| got.p95)).collect();
     figure.series.push(Series { name: run.to_string(), points });
     for ((tenant, got), paper) in tenants(b_iops).iter().zip(got).zip(paper) {
@@ -164,7 +168,7 @@ fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got
 }
 
 /// Adds two verdicts to the figure: whether A and B got the p95 and the rate of their SLOs.
-fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[Got; 4]) {
+fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[TenantFigures; 4]) {
     for (tenant, got) in tenants(b_iops).iter().zip(got).take(2) {
         let share = got.iops / tenant.iops.expect("it has an SLO");
         let what = format!("{run}: {} keeps its SLO", tenant.name);
@@ -201,7 +205,7 @@ pub fn fig5(options: &Options) -> Figure {
         )],
         verdicts: Vec::new(),
     };
-    let off_run = play(options, Run::sending(options, false, 70e3));
+    let off_run = play(options, Fig5Run::sending(options, false, 70e3));
     let broken = "p95 above 2 ms";
     add(&mut figure, "scheduler off", [broken; 4], 70e3, &off_run);
     let best = off_run.iter().map(|got| got.p95).fold(f64::INFINITY, f64::min);
@@ -209,7 +213,7 @@ pub fn fig5(options: &Options) -> Figure {
     figure.judge(what, "> 2 000 µs", format!("at least {} µs", micros(best)), best > 2_000.0);
 
     let run = "scenario 1";
-    let on = play(options, Run::new(options));
+    let on = play(options, Fig5Run::new(options));
     let paper = ["SLO met, 120 K tokens/s", "SLO met, 196 K", "52 K tokens/s", "52 K tokens/s"];
     add(&mut figure, run, paper, 70e3, &on);
     judge_slos(&mut figure, run, 70e3, &on);
@@ -220,7 +224,7 @@ pub fn fig5(options: &Options) -> Figure {
     figure.judge("scenario 1: tokens used", "≥ 97 %", percent(used), used >= 0.97);
 
     let run = "scenario 2";
-    let on = play(options, Run::sending(options, true, 45e3));
+    let on = play(options, Fig5Run::sending(options, true, 45e3));
     let paper = ["SLO met", "45 K IOPS, SLO met", "more than in 1", "more than in 1"];
     add(&mut figure, run, paper, 45e3, &on);
     judge_slos(&mut figure, run, 45e3, &on);

@@ -7,7 +7,7 @@ use contract::{Slo, TenantId};
 
 use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Scenario, SendingRule, Setup};
 
 /// The tokens a second of device A at a p95 of 2 ms.
 const RATE: f64 = 570e3;
@@ -28,18 +28,18 @@ struct Scale {
 fn scale(options: &Options, cores: usize, scheduled: bool) -> Scale {
     let workers = cores.max(2);
     let setup = Setup { scheduled, ..Setup::device_a(options.seed, workers) };
-    let mut stage = Stage::new(setup);
+    let mut stage = Scenario::new(setup);
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let mut critical = Vec::new();
     for core in 0..cores {
         let id = stage.register(slo(2_000, 20_000, 90)).expect("twelve fit");
-        critical.push((id, stage.add(id, load(Loop::Paced(20e3), 0.9), &[core], 4)));
+        critical.push((id, stage.add(id, load(SendingRule::Paced(20e3), 0.9), &[core], 4)));
     }
     let mut best_effort = Vec::new();
     for n in 0..2 {
         let id = stage.register(BEST_EFFORT).expect("there is room");
         let core = if cores == 1 { 0 } else { n };
-        best_effort.push((id, stage.add(id, load(Loop::Closed(64), 0.8), &[core], 4)));
+        best_effort.push((id, stage.add(id, load(SendingRule::Closed(64), 0.8), &[core], 4)));
     }
     critical.iter().chain(&best_effort).for_each(|(_, source)| stage.start(*source));
     stage.run(Duration::from_millis(if options.quick { 200 } else { 500 }));
@@ -150,7 +150,7 @@ const SMALL: f64 = 100.0;
 const SMALL_BOUND: f64 = 2_000.0;
 
 /// The results of Figure 6b for one number of tenants.
-struct Crowd {
+struct CrowdResults {
     workers: usize,
     tenants: usize,
     /// The number of tenants whose SLO was admitted; the others are best effort.
@@ -161,15 +161,15 @@ struct Crowd {
     scheduling: f64,
 }
 
-impl Crowd {
+impl CrowdResults {
     fn is_served(&self) -> bool {
         self.iops >= 0.99 * SMALL * self.tenants as f64 && self.p95 <= SMALL_BOUND
     }
 }
 
-fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
+fn crowd(options: &Options, workers: usize, tenants: usize) -> CrowdResults {
     let setup = Setup { tenants_max: tenants, ..Setup::device_a(options.seed, workers) };
-    let mut stage = Stage::new(setup);
+    let mut stage = Scenario::new(setup);
     // A tenth more than the tenant sends: at exactly its rate, a queue has no bound.
     let small = Slo { request_bytes: 1024, ..slo(2_000, 110, 100) };
     let homes: Vec<usize> = (0..workers).collect();
@@ -186,7 +186,7 @@ fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
         let home = n % workers;
         crowd.push((id, &homes[home..=home]));
     }
-    let arrivals = Loop::Random(SMALL * tenants as f64);
+    let arrivals = SendingRule::Random(SMALL * tenants as f64);
     let load = Load { arrivals, reads: 1.0, bytes: 1024 };
     let all = stage.add_group(&crowd, load, 1);
     stage.run(Duration::from_millis(50));
@@ -198,7 +198,7 @@ fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
     let (busy, scheduling) = stage.busy(0);
     let (iops, p95) = (stage.iops(all), stage.meter(all).read_us(95.0));
     stage.end();
-    Crowd { workers, tenants, admitted, iops, p95, busy, scheduling }
+    CrowdResults { workers, tenants, admitted, iops, p95, busy, scheduling }
 }
 
 /// Makes Figure 6b of the paper: tenants that each read 100 times a second.
@@ -236,7 +236,7 @@ pub fn fig6b(options: &Options) -> Figure {
     let mut runs = Vec::new();
     for workers in [1, 2, 4] {
         let of = |share: &usize| crowd(options, workers, workers * share);
-        let group: Vec<Crowd> = shares.iter().map(of).collect();
+        let group: Vec<CrowdResults> = shares.iter().map(of).collect();
         let points = group.iter().map(|run| (run.tenants as f64, run.iops / 1e3)).collect();
         let name = if workers == 1 { "1 worker".into() } else { format!("{workers} workers") };
         figure.series.push(Series { name, points });

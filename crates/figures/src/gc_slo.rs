@@ -8,7 +8,7 @@ use contract::{Instant, Slo};
 use super::text::{kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::four::TENANTS;
-use crate::scenario::{Load, Loop, Meter, Setup, SourceId, Stage, Translation};
+use crate::scenario::{Load, Meter, Scenario, SendingRule, Setup, SourceId, Translation};
 
 /// The number of workers: a volume of flash translation has one.
 const WORKERS: usize = 1;
@@ -39,7 +39,7 @@ requests in flight on each of 4 connections. A window of 1 s is kept if the p95 
 
 /// The device below the workers in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Below {
+enum DeviceBelow {
     /// Flash without translation.
     Bare,
     /// Flash translation, whose collection a tax on writes pays for.
@@ -49,14 +49,14 @@ enum Below {
 }
 
 /// The runs and their names.
-const RUNS: [(Below, &str); 3] = [
-    (Below::Bare, "no translation"),
-    (Below::Taxed, "collection, tax on"),
-    (Below::Untaxed, "collection, tax off"),
+const RUNS: [(DeviceBelow, &str); 3] = [
+    (DeviceBelow::Bare, "no translation"),
+    (DeviceBelow::Taxed, "collection, tax on"),
+    (DeviceBelow::Untaxed, "collection, tax off"),
 ];
 
 /// The rate and the read latency that a tenant got in a run.
-struct Got {
+struct TenantFigures {
     iops: f64,
     p95: f64,
     /// The p95 of each window, in µs.
@@ -66,8 +66,8 @@ struct Got {
 }
 
 /// The results of a run: one entry for each of the tenants A to D, and the volume's counters.
-struct Outcome {
-    got: [Got; 4],
+struct CollectionResults {
+    got: [TenantFigures; 4],
     /// Pages written to the flash for each page that hosts wrote; `None` on bare flash.
     amplification: Option<f64>,
     /// The tax on a write in tokens, first at the end of the run, then as priced into promises;
@@ -75,25 +75,25 @@ struct Outcome {
     taxes: Option<[f64; 2]>,
 }
 
-fn objective(name: &str, iops: Option<f64>, read_percent: u8) -> (Option<Slo>, Loop) {
+fn objective(name: &str, iops: Option<f64>, read_percent: u8) -> (Option<Slo>, SendingRule) {
     let iops = iops.map(|iops| if name == "B" { B_IOPS } else { iops } / f64::from(SLOW));
     let slo = iops.map(|iops| slo(OBJECTIVE_US, iops as u32, read_percent));
-    (slo, iops.map_or(Loop::Closed(32), Loop::Paced))
+    (slo, iops.map_or(SendingRule::Closed(32), SendingRule::Paced))
 }
 
-fn stage(options: &Options, below: Below) -> Stage {
+fn stage(options: &Options, below: DeviceBelow) -> Scenario {
     let pages = if options.quick { 1 << 16 } else { 1 << 18 };
     let translation = Translation { pages, spare_per_mille: SPARE_PER_MILLE };
-    let translation = (below != Below::Bare).then_some(translation);
+    let translation = (below != DeviceBelow::Bare).then_some(translation);
     let device = Setup::device_a(options.seed, WORKERS);
     let (flash, model) = (device.flash.slowed(SLOW), device.model.slowed(SLOW));
-    let mut stage = Stage::new(Setup { translation, flash, model, ..device });
+    let mut stage = Scenario::new(Setup { translation, flash, model, ..device });
     let now = Instant::from_nanos(stage.now());
-    stage.registry().taxes().turn(below != Below::Untaxed, now);
+    stage.registry().taxes().turn(below != DeviceBelow::Untaxed, now);
     stage
 }
 
-fn play(options: &Options, below: Below) -> Outcome {
+fn play(options: &Options, below: DeviceBelow) -> CollectionResults {
     let mut stage = stage(options, below);
     let cast = TENANTS.map(|tenant| {
         let (slo, arrivals) = objective(tenant.name, tenant.iops, tenant.read_percent);
@@ -107,7 +107,8 @@ fn play(options: &Options, below: Below) -> Outcome {
     let before = stage.translation();
     let windows = if options.quick { 2 } else { 250 };
     let mut meters = [(); 4].map(|()| Meter::default());
-    let mut got = [(); 4].map(|()| Got { iops: 0.0, p95: 0.0, windows: Vec::new(), kept: 0 });
+    let mut got =
+        [(); 4].map(|()| TenantFigures { iops: 0.0, p95: 0.0, windows: Vec::new(), kept: 0 });
     for _ in 0..windows {
         stage.clear();
         stage.run(WINDOW);
@@ -128,18 +129,18 @@ fn play(options: &Options, below: Below) -> Outcome {
     let taxes =
         view.map(|view| [view.tax, view.promised_tax].map(|units| f64::from(units) / 100.0));
     stage.end();
-    Outcome { got, amplification, taxes }
+    CollectionResults { got, amplification, taxes }
 }
 
 /// Returns the p95 of a tenant's reads in the present window in µs, and `true` if the tenant got
 /// its objective and its rate.
-fn judge_window(stage: &mut Stage, slo: Option<Slo>, source: SourceId) -> (f64, bool) {
+fn judge_window(stage: &mut Scenario, slo: Option<Slo>, source: SourceId) -> (f64, bool) {
     let (p95, iops) = (stage.meter(source).read_us(95.0), stage.iops(source));
     let promised = slo.map_or(0.0, |slo| f64::from(slo.iops));
     (p95, p95 <= f64::from(OBJECTIVE_US) && iops >= SERVED_LEAST * promised)
 }
 
-fn add(figure: &mut Figure, run: &str, outcome: &Outcome) {
+fn add(figure: &mut Figure, run: &str, outcome: &CollectionResults) {
     for (tenant, got) in TENANTS.iter().zip(&outcome.got) {
         let (slo, _) = objective(tenant.name, tenant.iops, tenant.read_percent);
         let (wanted, kept) = match slo {
@@ -203,7 +204,7 @@ pub fn gc_slo(options: &Options) -> Figure {
         add(&mut figure, name, &outcome);
         outcome
     });
-    let share = |got: &Got| got.kept as f64 / got.windows.len() as f64;
+    let share = |got: &TenantFigures| got.kept as f64 / got.windows.len() as f64;
     for (n, name) in [(0, "A"), (1, "B")] {
         let kept = share(&taxed.got[n]);
         let what = format!("tax on: windows in which {name} keeps its objective");

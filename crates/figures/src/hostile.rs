@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::models::{sized, slowed};
 use super::text::{BEST_EFFORT, categories, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Scenario, SendingRule, Setup};
 
 const WORKERS: usize = 2;
 const EVERYWHERE: [usize; WORKERS] = [0, 1];
@@ -15,7 +15,7 @@ fn time(options: &Options) -> Duration {
 }
 
 /// A best-effort tenant that runs beside A and B of Figure 5.
-struct Guest {
+struct HostileTenant {
     name: &'static str,
     /// The tenant's name below its bar in the plot.
     label: &'static str,
@@ -29,7 +29,7 @@ struct Guest {
     sized: bool,
 }
 
-const POLITE: Guest = Guest {
+const POLITE: HostileTenant = HostileTenant {
     name: "polite: 4 KiB writes",
     label: "4 KiB writes",
     reads: 0.0,
@@ -39,7 +39,7 @@ const POLITE: Guest = Guest {
     sized: true,
 };
 
-const HOSTILE: Guest = Guest {
+const HOSTILE: HostileTenant = HostileTenant {
     name: "hostile: 1 MiB writes, 2 000 connections",
     label: "1 MiB × 2 000",
     reads: 0.0,
@@ -49,16 +49,16 @@ const HOSTILE: Guest = Guest {
     sized: true,
 };
 
-const GUESTS: [Guest; 5] = [
+const GUESTS: [HostileTenant; 5] = [
     POLITE,
-    Guest { name: "polite: 4 KiB, half reads", label: "half reads", reads: 0.5, ..POLITE },
-    Guest {
+    HostileTenant { name: "polite: 4 KiB, half reads", label: "half reads", reads: 0.5, ..POLITE },
+    HostileTenant {
         name: "hostile: 1 MiB writes, 2 000 connections, cost linear",
         label: "1 MiB linear cost",
         sized: false,
         ..HOSTILE
     },
-    Guest {
+    HostileTenant {
         name: "hostile: 4 KiB writes, 2 000 connections",
         label: "4 KiB × 2 000",
         bytes: 4096,
@@ -72,7 +72,7 @@ const GUESTS: [Guest; 5] = [
 const SENT: f64 = 0.95;
 
 /// The results of a run of A, B and one hostile tenant.
-struct Stay {
+struct HostileRunResults {
     /// The p95 read latencies of A and B, in µs.
     p95: [f64; 2],
     /// The share of the requests sent by A and B that were answered.
@@ -81,21 +81,21 @@ struct Stay {
     guest_iops: f64,
 }
 
-fn stay(options: &Options, guest: &Guest) -> Stay {
+fn stay(options: &Options, guest: &HostileTenant) -> HostileRunResults {
     let mut setup = Setup::device_a(options.seed, WORKERS);
     if guest.sized {
         setup.model = sized();
     }
-    let mut stage = Stage::new(setup);
+    let mut stage = Scenario::new(setup);
     let neighbours = [(120_000, 100), (70_000, 80)].map(|(iops, reads)| {
         let id = stage.register(slo(500, iops, reads)).expect("the paper admits it");
-        let arrivals = Loop::Paced(SENT * f64::from(iops));
+        let arrivals = SendingRule::Paced(SENT * f64::from(iops));
         let load = Load { arrivals, reads: f64::from(reads) / 100.0, bytes: 4096 };
         stage.add(id, load, &EVERYWHERE, 4)
     });
     let id = stage.register(BEST_EFFORT).expect("there is room");
-    let Guest { reads, bytes, depth, connections, .. } = *guest;
-    let load = Load { arrivals: Loop::Closed(depth), reads, bytes };
+    let HostileTenant { reads, bytes, depth, connections, .. } = *guest;
+    let load = Load { arrivals: SendingRule::Closed(depth), reads, bytes };
     let source = stage.add(id, load, &EVERYWHERE, connections);
     stage.run(Duration::from_millis(50));
     neighbours.iter().for_each(|neighbour| stage.start(*neighbour));
@@ -103,7 +103,7 @@ fn stay(options: &Options, guest: &Guest) -> Stay {
     stage.run(Duration::from_millis(1_000));
     stage.clear();
     stage.run(time(options));
-    let stay = Stay {
+    let stay = HostileRunResults {
         p95: neighbours.map(|neighbour| stage.meter(neighbour).read_us(95.0)),
         share: neighbours.map(|neighbour| stage.iops(neighbour)).iter().sum::<f64>()
             / (SENT * 190e3),
@@ -174,14 +174,14 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
 fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     let mut setup = Setup::device_a(options.seed, WORKERS);
     setup.model = slowed(&setup.model, 95);
-    let mut stage = Stage::new(setup);
+    let mut stage = Scenario::new(setup);
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let ids = [Some(slo(500, 80_000, 90)), Some(slo(500, 10_000, 100)), BEST_EFFORT]
         .map(|slo| stage.register(slo).expect("it fits"));
     let loads = [
-        load(Loop::Paced(80e3), 0.9),
-        load(Loop::Paced(10e3 * times), 1.0),
-        load(Loop::Closed(32), 0.5),
+        load(SendingRule::Paced(80e3), 0.9),
+        load(SendingRule::Paced(10e3 * times), 1.0),
+        load(SendingRule::Closed(32), 0.5),
     ];
     let all = [(4, 0), (64, 1), (4, 2)]
         .map(|(lines, n)| stage.add(ids[n], loads[n].clone(), &EVERYWHERE, lines));

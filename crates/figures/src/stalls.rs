@@ -3,40 +3,41 @@
 
 use std::time::Duration;
 
-use super::fig5::{Got, RATE, Run, play};
+use super::fig5::{Fig5Run, RATE, TenantFigures, play};
 use super::text::{off, percent};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::Stalling;
+use crate::scenario::StallPattern;
 
-const NEVER: Stalling = Stalling::NEVER;
+const NEVER: StallPattern = StallPattern::NEVER;
 
 /// The stalls of a thread on a quiet virtual machine, where 10 to 25 stalls of 1 to 8 ms were seen
 /// in 10 s.
-const SHORT: Stalling = Stalling { a_second: 2.0, shortest: 1_000_000, longest: 8_000_000 };
+const SHORT: StallPattern = StallPattern { a_second: 2.0, shortest: 1_000_000, longest: 8_000_000 };
 
 /// The stalls of a thread on a machine with other work.
-const LONG: Stalling = Stalling { longest: 20_000_000, ..SHORT };
+const LONG: StallPattern = StallPattern { longest: 20_000_000, ..SHORT };
 
 /// The stalls of a thread on a processor that is shared with busy threads, which leave it about
 /// half of the time.
-const STARVED: Stalling = Stalling { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
+const STARVED: StallPattern =
+    StallPattern { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
 
 /// A case of the figure: the stalls of the worker and of each client. `is_kept` is `true` if the
 /// SLOs can be kept despite the stalls on a slower device.
-struct Case {
+struct StallCase {
     name: &'static str,
-    worker: Stalling,
-    clients: Stalling,
+    worker: StallPattern,
+    clients: StallPattern,
     is_kept: bool,
 }
 
-const CASES: [Case; 6] = [
-    Case { name: "nobody", worker: NEVER, clients: NEVER, is_kept: true },
-    Case { name: "worker", worker: SHORT, clients: NEVER, is_kept: true },
-    Case { name: "clients", worker: NEVER, clients: SHORT, is_kept: true },
-    Case { name: "both", worker: SHORT, clients: SHORT, is_kept: true },
-    Case { name: "both, longer", worker: LONG, clients: LONG, is_kept: false },
-    Case { name: "worker, half of the time", worker: STARVED, clients: NEVER, is_kept: false },
+const CASES: [StallCase; 6] = [
+    StallCase { name: "nobody", worker: NEVER, clients: NEVER, is_kept: true },
+    StallCase { name: "worker", worker: SHORT, clients: NEVER, is_kept: true },
+    StallCase { name: "clients", worker: NEVER, clients: SHORT, is_kept: true },
+    StallCase { name: "both", worker: SHORT, clients: SHORT, is_kept: true },
+    StallCase { name: "both, longer", worker: LONG, clients: LONG, is_kept: false },
+    StallCase { name: "worker, half of the time", worker: STARVED, clients: NEVER, is_kept: false },
 ];
 
 /// The factors by which the device is slower than device A of the paper.
@@ -48,30 +49,30 @@ const JUDGED_FROM: u32 = 8;
 
 /// The results of a run, as ratios: the p95 latencies of A and B to their bounds, their rates to
 /// the promised rates, the tokens used to those of the device, and C's surplus of tokens over D's.
-struct Outcome {
+struct StallResults {
     p95: [f64; 2],
     iops: f64,
     used: f64,
     apart: f64,
 }
 
-fn run(options: &Options, case: &Case, slow: u32, pays_arrears: bool) -> Outcome {
+fn run(options: &Options, case: &StallCase, slow: u32, pays_arrears: bool) -> StallResults {
     let got = play(
         options,
-        Run {
+        Fig5Run {
             workers: 1,
             slow,
             pays_arrears,
             worker_stalls: case.worker,
             client_stalls: case.clients,
             measured: Duration::from_secs(if options.quick { 4 } else { 20 }),
-            ..Run::new(options)
+            ..Fig5Run::new(options)
         },
     );
     let times = f64::from(slow);
     let tokens: f64 = got.iter().map(|got| got.tokens).sum();
-    let of_bound = |got: &Got| got.p95 / (500.0 * times);
-    Outcome {
+    let of_bound = |got: &TenantFigures| got.p95 / (500.0 * times);
+    StallResults {
         p95: [of_bound(&got[0]), of_bound(&got[1])],
         iops: times * (got[0].iops / 120e3).min(got[1].iops / 70e3),
         used: times * tokens / RATE,
@@ -124,8 +125,14 @@ pub fn stalls(options: &Options) -> Figure {
     figure
 }
 
-fn add(figure: &mut Figure, case: &Case, slow: u32, pays_arrears: bool, outcome: &Outcome) {
-    let Outcome { p95, iops, used, apart } = outcome;
+fn add(
+    figure: &mut Figure,
+    case: &StallCase,
+    slow: u32,
+    pays_arrears: bool,
+    outcome: &StallResults,
+) {
+    let StallResults { p95, iops, used, apart } = outcome;
     figure.table.row(vec![
         case.name.to_string(),
         format!("1/{slow}"),

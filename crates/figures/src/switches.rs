@@ -5,17 +5,17 @@
 use std::time::Duration;
 
 use contract::{Instant, Slo};
-use qos::{CORRECTION_NANOS, DeviceModel, Portion, RatePoint};
+use qos::{CORRECTION_NANOS, DeviceModel, FairShare, RatePoint};
 
 use super::text::{BEST_EFFORT, kilo_fine, micros, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Scenario, SendingRule, Setup};
 
 const EVERYWHERE: [usize; 2] = [0, 1];
 
 /// The p95 and p99 in µs of a tenant with an SLO, and the tokens a second of two best-effort
 /// tenants beside it.
-struct Got {
+struct SwitchResults {
     p95: f64,
     p99: f64,
     tokens: [f64; 2],
@@ -29,19 +29,19 @@ fn play(
     options: &Options,
     model: DeviceModel,
     slo: &Slo,
-    portions: [Portion; 2],
+    portions: [FairShare; 2],
     bounds_depth: bool,
-) -> Got {
-    let mut stage = Stage::new(Setup { model, ..Setup::device_a(options.seed, 2) });
+) -> SwitchResults {
+    let mut stage = Scenario::new(Setup { model, ..Setup::device_a(options.seed, 2) });
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let critical = stage.register(*slo).expect("it fits");
-    let source = stage.add(critical, load(Loop::Paced(150e3), 0.95), &EVERYWHERE, 4);
+    let source = stage.add(critical, load(SendingRule::Paced(150e3), 0.95), &EVERYWHERE, 4);
     stage.start(source);
     let shared = [(0.95, portions[0]), (0.25, portions[1])].map(|(reads, portion)| {
         let id = stage.register(BEST_EFFORT).expect("there is room");
         let now = Instant::from_nanos(stage.now());
         stage.registry().set_portion(id, portion, now).expect("a sound portion");
-        let source = stage.add(id, load(Loop::Closed(32), reads), &EVERYWHERE, 4);
+        let source = stage.add(id, load(SendingRule::Closed(32), reads), &EVERYWHERE, 4);
         stage.start(source);
         id
     });
@@ -60,21 +60,21 @@ fn play(
     let tokens = shared.map(|id| stage.tokens(id));
     let used = tokens.iter().sum::<f64>() + stage.tokens(critical);
     stage.end();
-    Got { p95, p99, tokens, used }
+    SwitchResults { p95, p99, tokens, used }
 }
 
 /// Runs a tenant with an SLO of 100 K reads a second that sends 150 K and drops refused requests,
 /// beside a best-effort tenant. Returns the first tenant's p95 in µs, and its answered and refused
 /// requests a second.
 fn overrun(options: &Options, fails_fast: bool) -> (f64, f64, f64) {
-    let mut stage = Stage::new(Setup::device_a(options.seed, 2));
+    let mut stage = Scenario::new(Setup::device_a(options.seed, 2));
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let critical = stage.register(slo(500, 100_000, 100)).expect("it fits");
     stage.registry().fail_fast(fails_fast);
-    let source = stage.add(critical, load(Loop::Paced(150e3), 1.0), &EVERYWHERE, 4);
+    let source = stage.add(critical, load(SendingRule::Paced(150e3), 1.0), &EVERYWHERE, 4);
     stage.give_up(source);
     let other = stage.register(BEST_EFFORT).expect("there is room");
-    let other = stage.add(other, load(Loop::Closed(32), 0.5), &EVERYWHERE, 4);
+    let other = stage.add(other, load(SendingRule::Closed(32), 0.5), &EVERYWHERE, 4);
     stage.start(source);
     stage.start(other);
     stage.run(Duration::from_millis(500));
@@ -103,10 +103,10 @@ fn fail_fast(options: &Options, figure: &mut Figure) {
 
 fn depth(options: &Options, figure: &mut Figure) {
     let wish = slo(500, 150_000, 95);
-    let equal = [Portion::default(); 2];
+    let equal = [FairShare::default(); 2];
     let off = play(options, DeviceModel::device_a(), &wish, equal, false);
     let on = play(options, DeviceModel::device_a(), &wish, equal, true);
-    let say = |got: &Got| {
+    let say = |got: &SwitchResults| {
         let (p95, p99) = (micros(got.p95), micros(got.p99));
         format!("p95 {p95}, p99 {p99} µs; {} K tokens/s used", kilo_fine(got.used))
     };
@@ -131,12 +131,12 @@ fn with_p99() -> DeviceModel {
 }
 
 fn p99(options: &Options, figure: &mut Figure) {
-    let equal = [Portion::default(); 2];
+    let equal = [FairShare::default(); 2];
     let wish = slo(1_000, 150_000, 95);
     let off = play(options, DeviceModel::device_a(), &wish, equal, false);
     let strict = Slo { percentile_tenths: 990, ..wish };
     let on = play(options, with_p99(), &strict, equal, false);
-    let say = |got: &Got| {
+    let say = |got: &SwitchResults| {
         let (p95, p99) = (micros(got.p95), micros(got.p99));
         format!("p95 {p95}, p99 {p99} µs; {} K tokens/s used", kilo_fine(got.used))
     };
@@ -156,12 +156,12 @@ fn p99(options: &Options, figure: &mut Figure) {
 fn portions(options: &Options, figure: &mut Figure) {
     let wish = slo(500, 150_000, 95);
     let model = DeviceModel::device_a;
-    let equal = Portion::default();
+    let equal = FairShare::default();
     let off = play(options, model(), &wish, [equal; 2], false);
-    let heavy = play(options, model(), &wish, [Portion { weight: 3, ..equal }, equal], false);
-    let cap = Portion { cap: Some(2_000_000), ..equal };
+    let heavy = play(options, model(), &wish, [FairShare { weight: 3, ..equal }, equal], false);
+    let cap = FairShare { cap: Some(2_000_000), ..equal };
     let capped = play(options, model(), &wish, [cap, equal], false);
-    let say = |got: &Got| {
+    let say = |got: &SwitchResults| {
         format!("{} and {} K tokens/s", kilo_fine(got.tokens[0]), kilo_fine(got.tokens[1]))
     };
     let share = heavy.tokens[0] / heavy.tokens[1] / 3.0 - 1.0;

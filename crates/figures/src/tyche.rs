@@ -11,7 +11,7 @@ use packets::batch::Batch;
 
 use super::text::{off, percent};
 use super::{Figure, Options, Series, Table};
-use model::{Case, Outcome, adaptive, run};
+use model::{BatchingCase, BatchingResults, adaptive, run};
 
 /// Requests of 4 KiB that the 10 Gbit/s link carries in a second, as the Tyche paper has it.
 const LINK_IOPS: f64 = 315e3;
@@ -83,7 +83,13 @@ pub fn tyche(options: &Options) -> Figure {
                 };
                 // Without batches no data shares a frame.
                 let pairs = pairs && !matches!(batch, Batch::Never);
-                run(&Case { writes, outstanding, batch, pairs, nanos: seconds * 1_000_000_000 })
+                run(&BatchingCase {
+                    writes,
+                    outstanding,
+                    batch,
+                    pairs,
+                    nanos: seconds * 1_000_000_000,
+                })
             });
             for (series, outcome) in series.iter_mut().zip(outcomes) {
                 series.points.push((f64::from(outstanding), 100.0 * share(outcome)));
@@ -139,11 +145,16 @@ fn name(writes: bool, pairs: bool) -> String {
     if pairs { format!("{kind}, two a frame") } else { kind.to_string() }
 }
 
-fn share(outcome: Outcome) -> f64 {
+fn share(outcome: BatchingResults) -> f64 {
     outcome.iops / LINK_IOPS
 }
 
-fn cells(kind: &str, outstanding: u32, outcomes: &[Outcome], paper: Option<f64>) -> Vec<String> {
+fn cells(
+    kind: &str,
+    outstanding: u32,
+    outcomes: &[BatchingResults],
+    paper: Option<f64>,
+) -> Vec<String> {
     let mut cells = vec![kind.to_string(), outstanding.to_string()];
     cells.extend(outcomes.iter().map(|o| format!("{} ({:.1})", percent(share(*o)), o.level)));
     cells.push(paper.map_or("–".to_string(), percent));
@@ -151,7 +162,7 @@ fn cells(kind: &str, outstanding: u32, outcomes: &[Outcome], paper: Option<f64>)
 }
 
 /// Adds a verdict that compares a share of the link with the Tyche paper's share.
-fn judge(figure: &mut Figure, kind: &str, rule: &str, outcome: Outcome, paper: f64) {
+fn judge(figure: &mut Figure, kind: &str, rule: &str, outcome: BatchingResults, paper: f64) {
     let what = format!("{kind}, {MOST} outstanding, {rule}");
     let target = format!("{}, to within 10 points", percent(paper));
     let met = (share(outcome) - paper).abs() <= OFF_MOST;
@@ -160,7 +171,7 @@ fn judge(figure: &mut Figure, kind: &str, rule: &str, outcome: Outcome, paper: f
 
 /// Adds a verdict that compares the gain of adaptive batches over no batches with the Tyche paper's
 /// gain.
-fn judge_gain(figure: &mut Figure, kind: &str, outcomes: &[Outcome], paper: f64) {
+fn judge_gain(figure: &mut Figure, kind: &str, outcomes: &[BatchingResults], paper: f64) {
     let gain = outcomes[4].iops / outcomes[0].iops - 1.0;
     let what = format!("{kind}, 32 outstanding, Tyche to no batches");
     let target = format!("{}, to within 10 points", off(paper));

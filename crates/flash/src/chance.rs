@@ -5,14 +5,14 @@ use core::ops::RangeInclusive;
 /// A small pseudo-random generator (SplitMix64: Steele, Lea and Flood, OOPSLA 2014). Good enough to
 /// pick faults and delays, never a source of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chance {
+pub struct Rng {
     state: u64,
 }
 
-impl Chance {
+impl Rng {
     /// Returns the generator of this seed.
     pub const fn new(seed: u64) -> Self {
-        Chance { state: seed }
+        Rng { state: seed }
     }
 
     /// Returns the next number, any `u64`.
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn certain_things_are_certain() {
-        let mut chance = Chance::new(1);
+        let mut chance = Rng::new(1);
         assert!((0..1000).all(|_| chance.happens(1.0)));
         assert!((0..1000).all(|_| !chance.happens(0.0)));
         let hits = (0..10_000).filter(|_| chance.happens(0.25)).count();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_number_of_a_range_comes_up_and_no_other() {
-        let mut chance = Chance::new(2);
+        let mut chance = Rng::new(2);
         let mut seen = [0; 4];
         for _ in 0..1000 {
             seen[(chance.within(7..=10) - 7) as usize] += 1;

@@ -4,25 +4,25 @@ use alloc::vec::Vec;
 
 use contract::Device;
 
-use crate::{Decorations, Delayed, Faults, Faulty};
+use crate::{Decorations, DelayedDevice, Faults, FaultyDevice};
 
 /// A device in the decorators that its spec names. Other decorators cost nothing.
 #[derive(Debug)]
-pub enum Decorated<D> {
+pub enum DecoratedDevice<D> {
     /// The device without a decorator.
     Plain(D),
     /// The device with delays alone (option `delay=`).
-    Delayed(Delayed<D>),
+    Delayed(DelayedDevice<D>),
     /// `fail_reads=` or `fail_writes=` without a delay.
-    Faulty(Faulty<D>),
+    Faulty(FaultyDevice<D>),
     /// Failures and a delay: failures are reported at once, successes after the delay.
-    Both(Faulty<Delayed<D>>),
+    Both(FaultyDevice<DelayedDevice<D>>),
 }
 
 impl Decorations {
     /// Wraps one worker's queue. `queue` is the worker's number, so that queues do not fail in
     /// step.
-    pub fn wrap<D: Device>(&self, device: D, queue: u64) -> Decorated<D> {
+    pub fn wrap<D: Device>(&self, device: D, queue: u64) -> DecoratedDevice<D> {
         let seed = self.seed ^ queue << 32;
         let fails = self.fail_reads > 0.0 || self.fail_writes > 0.0;
         let faults = Faults {
@@ -32,10 +32,15 @@ impl Decorations {
             ..Faults::default()
         };
         match self.delay {
-            None if !fails => Decorated::Plain(device),
-            None => Decorated::Faulty(Faulty::new(device, faults)),
-            Some(delay) if !fails => Decorated::Delayed(Delayed::new(device, delay, seed)),
-            Some(delay) => Decorated::Both(Faulty::new(Delayed::new(device, delay, seed), faults)),
+            None if !fails => DecoratedDevice::Plain(device),
+            None => DecoratedDevice::Faulty(FaultyDevice::new(device, faults)),
+            Some(delay) if !fails => {
+                DecoratedDevice::Delayed(DelayedDevice::new(device, delay, seed))
+            }
+            Some(delay) => DecoratedDevice::Both(FaultyDevice::new(
+                DelayedDevice::new(device, delay, seed),
+                faults,
+            )),
         }
     }
 }
@@ -44,22 +49,22 @@ impl Decorations {
 macro_rules! inside {
     ($self:expr, $device:ident => $what:expr) => {
         match $self {
-            Decorated::Plain($device) => $what,
-            Decorated::Delayed($device) => $what,
-            Decorated::Faulty($device) => $what,
-            Decorated::Both($device) => $what,
+            DecoratedDevice::Plain($device) => $what,
+            DecoratedDevice::Delayed($device) => $what,
+            DecoratedDevice::Faulty($device) => $what,
+            DecoratedDevice::Both($device) => $what,
         }
     };
 }
 
-impl<D: Device> Device for Decorated<D> {
+impl<D: Device> Device for DecoratedDevice<D> {
     contract::device_by!(inside);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap};
+    use crate::conformance::{self, HeapBench};
     use crate::{MemVolume, Spec};
     use alloc::sync::Arc;
 
@@ -75,10 +80,10 @@ mod tests {
             let spec: Spec = alloc::format!("mem:1M{query}").parse().unwrap();
             let wrapped = spec.decorations.wrap(MemVolume::new(2048).open_queue(), 0);
             let wrapped = match wrapped {
-                Decorated::Plain(_) => "Plain",
-                Decorated::Delayed(_) => "Delayed",
-                Decorated::Faulty(_) => "Faulty",
-                Decorated::Both(_) => "Both",
+                DecoratedDevice::Plain(_) => "Plain",
+                DecoratedDevice::Delayed(_) => "Delayed",
+                DecoratedDevice::Faulty(_) => "Faulty",
+                DecoratedDevice::Both(_) => "Both",
             };
             assert_eq!(wrapped, expected, "{query}");
         }
@@ -87,12 +92,12 @@ mod tests {
     #[test]
     fn the_whole_stack_conforms() {
         let spec: Spec = "mem:16MiB?delay=1us..3us&fail_reads=0.0000000001".parse().unwrap();
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let (volume, locks) = (MemVolume::new(blocks), Arc::new(crate::RangeLocks::new()));
             [0, 1].map(|queue| {
                 let inner = spec.decorations.wrap(volume.open_queue(), queue);
                 let scratch = alloc::vec![conformance::leak_buf(1 << 20, 7000)];
-                crate::Exclusive::new(inner, locks.clone(), scratch)
+                crate::ExclusiveQueue::new(inner, locks.clone(), scratch)
             })
         }));
     }

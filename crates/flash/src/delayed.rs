@@ -6,17 +6,17 @@ use core::cmp::{Ordering, Reverse};
 
 use contract::{Command, Completion, Device, Geometry, Instant, Submission};
 
-use crate::{Chance, Delay};
+use crate::{Delay, Rng};
 
 /// A device whose completions are delayed, counted from the inner device's completion. The clock is
 /// `now`, real or virtual.
 #[derive(Debug)]
-pub struct Delayed<D> {
+pub struct DelayedDevice<D> {
     inner: D,
     delay: Delay,
-    chance: Chance,
+    chance: Rng,
     /// Completions of the inner device that are not yet due, earliest first.
-    held: BinaryHeap<Reverse<Held>>,
+    held: BinaryHeap<Reverse<DelayedCompletion>>,
     /// Number of completions held so far. The number breaks ties, so that equal delays keep the
     /// order.
     sequence: u64,
@@ -26,47 +26,47 @@ pub struct Delayed<D> {
 }
 
 #[derive(Debug)]
-struct Held {
+struct DelayedCompletion {
     due: Instant,
     sequence: u64,
     completion: Completion,
 }
 
-impl Held {
+impl DelayedCompletion {
     fn key(&self) -> (Instant, u64) {
         (self.due, self.sequence)
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for DelayedCompletion {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Held {}
+impl Eq for DelayedCompletion {}
 
-impl PartialOrd for Held {
+impl PartialOrd for DelayedCompletion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for DelayedCompletion {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl<D: Device> Delayed<D> {
+impl<D: Device> DelayedDevice<D> {
     /// Returns a queue around `inner`, which must be at rest. `seed` selects the delays between the
     /// shortest and the longest.
     pub fn new(inner: D, delay: Delay, seed: u64) -> Self {
         let depth = inner.room();
-        Delayed {
+        DelayedDevice {
             inner,
             delay,
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             held: BinaryHeap::with_capacity(depth),
             sequence: 0,
             depth,
@@ -82,7 +82,7 @@ impl<D: Device> Delayed<D> {
     }
 }
 
-impl<D: Device> Device for Delayed<D> {
+impl<D: Device> Device for DelayedDevice<D> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -109,7 +109,7 @@ impl<D: Device> Device for Delayed<D> {
         self.inner.poll(now, &mut inner_done);
         for completion in inner_done.drain(..) {
             let due = now + self.draw();
-            self.held.push(Reverse(Held { due, sequence: self.sequence, completion }));
+            self.held.push(Reverse(DelayedCompletion { due, sequence: self.sequence, completion }));
             self.sequence += 1;
         }
         self.inner_done = inner_done;
@@ -129,7 +129,7 @@ impl<D: Device> Device for Delayed<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap};
+    use crate::conformance::{self, HeapBench};
     use crate::{MemVolume, Null};
     use contract::{Command, SlotTable};
     use core::time::Duration;
@@ -137,16 +137,16 @@ mod tests {
     #[test]
     fn conforms() {
         let delay = Delay { min: Duration::from_micros(1), max: Duration::from_micros(9) };
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = MemVolume::new(blocks);
-            [1, 2].map(|seed| Delayed::new(volume.open_queue(), delay, seed))
+            [1, 2].map(|seed| DelayedDevice::new(volume.open_queue(), delay, seed))
         }));
     }
 
     #[test]
     fn completes_when_the_delay_is_over_and_says_when() {
         let delay = Delay::fixed(Duration::from_nanos(100));
-        let mut device = Delayed::new(Null::new(8), delay, 0);
+        let mut device = DelayedDevice::new(Null::new(8), delay, 0);
         let slot = SlotTable::new(1).insert(()).unwrap();
         let at = Instant::from_nanos;
         device.submit(at(5), Submission { slot, command: Command::Flush, buf: None });

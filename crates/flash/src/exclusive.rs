@@ -16,9 +16,9 @@ use contract::{
 
 use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
-pub use frames::Absorption;
 use frames::Frames;
-use op::{Grain, Op, OpStep};
+pub use frames::SmallWriteCounters;
+use op::{Op, OpStep, RequestSizes};
 
 /// Period after which waiting requests are retried: long enough for the worker to sleep meanwhile.
 const RETRY_PERIOD: Duration = Duration::from_micros(100);
@@ -42,7 +42,7 @@ const RETRY_PERIOD: Duration = Duration::from_micros(100);
 ///
 /// A queue must be at rest when it is dropped, or the stripes of its requests stay held.
 #[derive(Debug)]
-pub struct Exclusive<D> {
+pub struct ExclusiveQueue<D> {
     inner: D,
     locks: Arc<RangeLocks>,
     /// Blocks of a granule: the inner device only receives multiples of it.
@@ -63,7 +63,7 @@ pub struct Exclusive<D> {
     tried: Instant,
 }
 
-impl<D: Device> Exclusive<D> {
+impl<D: Device> ExclusiveQueue<D> {
     /// Returns a queue around `inner`, which must be at rest. Without `scratch` buffers, compare
     /// and compare-and-write are unsupported. Otherwise each buffer must hold
     /// [`scratch_bytes`](Self::scratch_bytes) of 512.
@@ -93,7 +93,7 @@ impl<D: Device> Exclusive<D> {
         let least = Self::scratch_bytes(granularity_bytes);
         assert!(scratch.iter().all(|buf| buf.capacity() >= least), "scratch below {least} bytes");
         let depth = inner.room();
-        Exclusive {
+        ExclusiveQueue {
             inner,
             locks,
             granule,
@@ -145,10 +145,10 @@ impl<D: Device> Exclusive<D> {
     }
 
     /// Returns the sizes by which the inner device takes requests.
-    fn grain(&self) -> Grain {
+    fn grain(&self) -> RequestSizes {
         let inner = self.inner.geometry();
         let reads_max = if inner.writes_whole { inner.atomic_blocks_max.into() } else { u64::MAX };
-        Grain { granule: self.granule, blocks: inner.blocks, reads_max }
+        RequestSizes { granule: self.granule, blocks: inner.blocks, reads_max }
     }
 
     /// Returns the status with which a command is refused; `None` if the command is valid for this
@@ -252,7 +252,7 @@ impl<D: Device> Exclusive<D> {
     }
 }
 
-impl<D: Device> Device for Exclusive<D> {
+impl<D: Device> Device for ExclusiveQueue<D> {
     fn geometry(&self) -> Geometry {
         let inner = self.inner.geometry();
         let granule_bytes = (self.granule as usize * BLOCK_BYTES) as u32;

@@ -6,11 +6,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, Kind, Range, Slot, Status,
+    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, IoKind, Range, Slot, Status,
     Submission,
 };
 
-use crate::Chance;
+use crate::Rng;
 
 /// The faults of a device. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,12 +40,12 @@ pub struct Stall {
 
 /// A queue to a device, into which [`Faults`] are injected.
 #[derive(Debug)]
-pub struct Faulty<D> {
+pub struct FaultyDevice<D> {
     inner: D,
     faults: Faults,
     /// Number of script entries already used.
     script_done: usize,
-    chance: Chance,
+    chance: Rng,
     submitted: u64,
     stalled_until: Instant,
     /// Ended requests that are not yet reported.
@@ -57,7 +57,7 @@ pub struct Faulty<D> {
     switch: FaultSwitch,
 }
 
-/// A handle that stalls a [`Faulty`] device from outside, and counts its faults. Clones control the
+/// A handle that stalls a [`FaultyDevice`] from outside, and counts its faults. Clones control the
 /// same device.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSwitch {
@@ -98,13 +98,13 @@ impl FaultSwitch {
     }
 }
 
-impl<D: Device> Faulty<D> {
+impl<D: Device> FaultyDevice<D> {
     /// Returns a queue around `inner`, which must be at rest.
     pub fn new(inner: D, faults: Faults) -> Self {
         let depth = inner.room();
-        Faulty {
+        FaultyDevice {
             inner,
-            chance: Chance::new(faults.seed),
+            chance: Rng::new(faults.seed),
             faults,
             script_done: 0,
             submitted: 0,
@@ -133,15 +133,15 @@ impl<D: Device> Faulty<D> {
             return Some(status);
         }
         let share = match command.kind() {
-            Kind::Read => self.faults.fail_reads,
-            Kind::Write | Kind::Exchange => self.faults.fail_writes,
-            Kind::Other => 0.0,
+            IoKind::Read => self.faults.fail_reads,
+            IoKind::Write | IoKind::Exchange => self.faults.fail_writes,
+            IoKind::Other => 0.0,
         };
         self.chance.happens(share).then_some(Status::MediaError)
     }
 }
 
-impl<D: Device> Device for Faulty<D> {
+impl<D: Device> Device for FaultyDevice<D> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -214,7 +214,7 @@ impl<D: Device> Device for Faulty<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap, leak_buf};
+    use crate::conformance::{self, HeapBench, leak_buf};
     use crate::{MemQueue, MemVolume};
     use contract::SlotTable;
 
@@ -222,15 +222,15 @@ mod tests {
     fn conforms_without_faults_and_with_stalls() {
         let stall = Some(Stall { every: 7, lasts: Duration::from_micros(50) });
         for stall in [None, stall] {
-            conformance::run(&mut Heap::new(|blocks| {
+            conformance::run(&mut HeapBench::new(|blocks| {
                 let volume = MemVolume::new(blocks);
                 let faults = Faults { stall, ..Faults::default() };
-                [0, 1].map(|_| Faulty::new(volume.open_queue(), faults.clone()))
+                [0, 1].map(|_| FaultyDevice::new(volume.open_queue(), faults.clone()))
             }));
         }
     }
 
-    fn write(device: &mut Faulty<MemQueue>, now: Instant) -> Slot {
+    fn write(device: &mut FaultyDevice<MemQueue>, now: Instant) -> Slot {
         let mut buf = leak_buf(4096, 0);
         buf.bytes_mut().fill(7);
         let slot = SlotTable::new(1).insert(()).unwrap();
@@ -240,7 +240,7 @@ mod tests {
         slot
     }
 
-    fn poll(device: &mut Faulty<MemQueue>, now: Instant) -> Vec<Status> {
+    fn poll(device: &mut FaultyDevice<MemQueue>, now: Instant) -> Vec<Status> {
         let mut done = Vec::new();
         device.poll(now, &mut done);
         assert!(done.iter().all(|completion| completion.buf.is_some()));
@@ -252,7 +252,7 @@ mod tests {
         let volume = MemVolume::new(8);
         let script = alloc::vec![(1, Status::NoSpace), (2, Status::MediaError)];
         let faults = Faults { script, torn_writes: true, ..Faults::default() };
-        let mut device = Faulty::new(volume.open_queue(), faults);
+        let mut device = FaultyDevice::new(volume.open_queue(), faults);
         let mut seen = Vec::new();
         for _ in 0..4 {
             write(&mut device, Instant::ZERO);
@@ -266,7 +266,7 @@ mod tests {
     fn a_torn_write_wrote_its_first_half() {
         let volume = MemVolume::new(8);
         let faults = Faults { fail_writes: 1.0, torn_writes: true, ..Faults::default() };
-        let mut device = Faulty::new(volume.open_queue(), faults);
+        let mut device = FaultyDevice::new(volume.open_queue(), faults);
         write(&mut device, Instant::ZERO);
         assert_eq!(poll(&mut device, Instant::ZERO), [Status::MediaError]);
         let mut data = [0; 4096];
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_switch_holds_completions_until_it_is_released() {
-        let mut device = Faulty::new(MemVolume::new(8).open_queue(), Faults::default());
+        let mut device = FaultyDevice::new(MemVolume::new(8).open_queue(), Faults::default());
         let switch = device.switch();
         switch.stall();
         write(&mut device, Instant::ZERO);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn chance_fails_about_the_share_that_was_asked_for() {
         let faults = Faults { fail_writes: 0.25, seed: 3, ..Faults::default() };
-        let mut device = Faulty::new(MemVolume::new(8).open_queue(), faults);
+        let mut device = FaultyDevice::new(MemVolume::new(8).open_queue(), faults);
         for _ in 0..400 {
             write(&mut device, Instant::ZERO);
             poll(&mut device, Instant::ZERO);

@@ -1,10 +1,11 @@
 //! Devices in memory, decorators for any device, and the conformance suite for devices.
 //!
-//! [`Spec`] parses the strings that name devices (docs/reference/devices.md). [`Null`] keeps nothing and
-//! measures software. [`MemVolume`] keeps its data in memory. [`sim_flash`] simulates the latencies
-//! of flash. [`Exclusive`] gives any device compare-and-write, isolated atomic writes and requests
-//! finer than its granularity. [`Faulty`], [`Delayed`] and [`Recorder`] wrap any device for tests.
-//! [`conformance`] is the suite that every device must pass.
+//! [`Spec`] parses the strings that name devices (docs/reference/devices.md). [`Null`] keeps
+//! nothing and measures software. [`MemVolume`] keeps its data in memory. [`sim_flash`] simulates
+//! the latencies of flash. [`ExclusiveQueue`] gives any device compare-and-write, isolated atomic
+//! writes and requests finer than its granularity. [`FaultyDevice`], [`DelayedDevice`] and
+//! [`Recorder`] wrap any device for tests. [`conformance`] is the suite that every device must
+//! pass.
 //!
 //! This crate deliberately leaves out files and system calls (see crate `io`), clocks and
 //! randomness. Time is an argument, and chance comes from a seed.
@@ -29,11 +30,11 @@ mod recorder;
 pub mod sim_flash;
 mod spec;
 
-pub use chance::Chance;
-pub use decorated::Decorated;
-pub use delayed::Delayed;
-pub use exclusive::{Absorption, Exclusive};
-pub use faulty::{FaultSwitch, Faults, Faulty, Stall};
+pub use chance::Rng;
+pub use decorated::DecoratedDevice;
+pub use delayed::DelayedDevice;
+pub use exclusive::{ExclusiveQueue, SmallWriteCounters};
+pub use faulty::{FaultSwitch, Faults, FaultyDevice, Stall};
 pub use locks::RangeLocks;
 pub use mem::{MemQueue, MemVolume};
 pub use null::Null;

@@ -25,10 +25,10 @@ const SHARDS: usize = 1024;
 /// zero.
 ///
 /// A clone is another handle to the same data. A request within one aligned range of 64 KiB is
-/// atomic towards all others. A request that spans several chunks is not, unless [`Exclusive`] is
-/// around the queues. A request holds a spin lock for the time of one copy of at most 64 KiB.
+/// atomic towards all others. A request that spans several chunks is not, unless [`ExclusiveQueue`]
+/// is around the queues. A request holds a spin lock for the time of one copy of at most 64 KiB.
 ///
-/// [`Exclusive`]: crate::Exclusive
+/// [`ExclusiveQueue`]: crate::ExclusiveQueue
 #[derive(Clone, Debug)]
 pub struct MemVolume {
     shared: Arc<Shared>,
@@ -232,11 +232,11 @@ impl Device for MemQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap};
+    use crate::conformance::{self, HeapBench};
 
     #[test]
     fn conforms() {
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = MemVolume::new(blocks);
             [volume.open_queue(), volume.open_queue()]
         }));

@@ -81,12 +81,12 @@ impl Device for Null {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap};
+    use crate::conformance::{self, HeapBench};
     use contract::{Range, SlotTable};
 
     #[test]
     fn conforms() {
-        let mut heap = Heap::new(|blocks| [Null::new(blocks), Null::new(blocks)]);
+        let mut heap = HeapBench::new(|blocks| [Null::new(blocks), Null::new(blocks)]);
         heap.keeps_data = false;
         conformance::run(&mut heap);
     }

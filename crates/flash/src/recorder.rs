@@ -99,7 +99,7 @@ impl Recording {
 }
 
 fn is_data(command: Command) -> bool {
-    command.kind() == contract::Kind::Write
+    command.kind() == contract::IoKind::Write
 }
 
 /// A device whose traffic is written to a [`Recording`].
@@ -161,14 +161,14 @@ impl<D: Device> Device for Recorder<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap, leak_buf};
+    use crate::conformance::{self, HeapBench, leak_buf};
     use crate::{MemQueue, MemVolume};
     use contract::{Range, SlotTable};
 
     #[test]
     fn conforms() {
         let recording = Recording::new(1 << 20);
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = MemVolume::new(blocks);
             [0, 1].map(|_| Recorder::new(volume.open_queue(), recording.clone()))
         }));

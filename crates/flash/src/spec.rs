@@ -590,7 +590,7 @@ mod tests {
             "18446744073709551615",
             "T",
         ];
-        let mut chance = crate::Chance::new(5);
+        let mut chance = crate::Rng::new(5);
         let mut parsed = 0;
         for _ in 0..50_000 {
             let mut text = String::new();

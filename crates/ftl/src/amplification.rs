@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use contract::{Slot, Status};
 
-use crate::command::{Op, Request, Settings};
+use crate::command::{MemberOperation, Request, Settings};
 use crate::geometry::Shape;
 use crate::layout::PAGE_BYTES;
 use crate::open::{Media, create, open};
@@ -68,7 +68,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// Returns the heat of each page, of pages that `draw` writes.
-    fn heats(self, draw: &Draw) -> Vec<u8> {
+    fn heats(self, draw: &PageGenerator) -> Vec<u8> {
         let pages = draw.page.len();
         let edge = |per_mille: u32| pages * per_mille as usize / 1000;
         let (hot, warm) =
@@ -124,15 +124,15 @@ impl Media for Headers {
 }
 
 /// A generator of random pages with a given distribution, by the alias method.
-struct Draw {
+struct PageGenerator {
     state: u64,
     odds: Vec<f64>,
     alias: Vec<u32>,
     page: Vec<u32>,
 }
 
-impl Draw {
-    fn new(pages: u32, skew: Skew) -> Draw {
+impl PageGenerator {
+    fn new(pages: u32, skew: Skew) -> PageGenerator {
         let count = pages as usize;
         let exponent = match skew {
             Skew::Uniform => 0.0,
@@ -153,7 +153,7 @@ impl Draw {
                 small.push(high);
             }
         }
-        let mut draw = Draw { state: 1, odds, alias, page: (0..pages).collect() };
+        let mut draw = PageGenerator { state: 1, odds, alias, page: (0..pages).collect() };
         for last in (1..count).rev() {
             let other = draw.below(last as u64 + 1) as usize;
             draw.page.swap(last, other);
@@ -202,7 +202,7 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
         while let Some(command) = volume.command() {
             busy = true;
             match command.op {
-                Op::Read { at, pages, .. } => {
+                MemberOperation::Read { at, pages, .. } => {
                     // Live pages have no data here: only headers are read.
                     let is_header = volume.reads_header();
                     let into = volume.bytes_mut(command.token);
@@ -211,10 +211,14 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
                         let _ = media.read(0, at, &mut into[..bytes]);
                     }
                 }
-                Op::Write { at, .. } => drop(media.write(0, at, volume.bytes(command.token))),
-                Op::Flush | Op::Discard { .. } | Op::Zero { .. } => {}
+                MemberOperation::Write { at, .. } => {
+                    let _ = media.write(0, at, volume.bytes(command.token));
+                }
+                MemberOperation::Flush
+                | MemberOperation::Discard { .. }
+                | MemberOperation::Zero { .. } => {}
             }
-            if !matches!(command.op, Op::Zero { .. }) {
+            if !matches!(command.op, MemberOperation::Zero { .. }) {
                 volume.complete(command.token, Status::Ok);
             }
         }
@@ -256,7 +260,7 @@ fn run(case: &Case, oracle: Option<Oracle>) -> (Report, Volume) {
     let settings = Settings { data: false, discards: false, ..Settings::new(case.policy) };
     let (mut volume, _) = open(&mut media, settings).expect("it was created");
     let pages = volume.geometry().pages;
-    let mut draw = Draw::new(pages, case.skew);
+    let mut draw = PageGenerator::new(pages, case.skew);
     let heats = oracle.map(|oracle| oracle.heats(&draw));
     // The page whose heat the next write lowers.
     let mut hand = 0;
@@ -391,7 +395,7 @@ mod tests {
         let oracle = Oracle { hot_per_mille: 50, warm_per_mille: 150 };
         let (_, volume) = run(&case, Some(oracle));
         let pages = volume.geometry().pages;
-        let heats = oracle.heats(&Draw::new(pages, case.skew));
+        let heats = oracle.heats(&PageGenerator::new(pages, case.skew));
         assert!((0..pages).all(|page| volume.store.map.heat(page) == heats[page as usize]));
         let count = |heat| heats.iter().filter(|other| **other == heat).count() as u32;
         assert_eq!((count(255), count(100)), (pages * 50 / 1000, pages * 200 / 1000 - count(255)));

@@ -11,7 +11,7 @@ use crate::volume::Volume;
 
 /// The findings of a check, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Mapped pages whose data matches its checksum.
     pub whole: u64,
     /// Mapped pages whose data does not match its checksum.
@@ -22,7 +22,7 @@ pub struct Checked {
     pub poisoned: u64,
 }
 
-impl Checked {
+impl CheckReport {
     /// Returns `true` if no page is lost or in doubt.
     pub fn is_sound(&self) -> bool {
         self.damaged == 0 && self.unproved == 0 && self.poisoned == 0
@@ -30,9 +30,9 @@ impl Checked {
 }
 
 /// Media that ignore writes, so that opening a volume changes nothing.
-pub struct Untouched<'a, M>(pub &'a mut M);
+pub struct ReadOnlyMedia<'a, M>(pub &'a mut M);
 
-impl<M: Media> Media for Untouched<'_, M> {
+impl<M: Media> Media for ReadOnlyMedia<'_, M> {
     fn members(&self) -> usize {
         self.0.members()
     }
@@ -58,10 +58,10 @@ impl<M: Media> Media for Untouched<'_, M> {
 ///
 /// # Errors
 /// Fails if a member cannot be read.
-pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<Checked, Error> {
+pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<CheckReport, Error> {
     let store = &volume.store;
     let geometry = store.geometry;
-    let mut found = Checked::default();
+    let mut found = CheckReport::default();
     for (_, place) in store.map.all() {
         found.poisoned += u64::from(place == POISONED);
         found.unproved += u64::from(place != POISONED);

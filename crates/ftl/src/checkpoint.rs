@@ -10,14 +10,14 @@ use alloc::vec;
 
 use contract::Status;
 
-use crate::command::{Op, Token};
+use crate::command::{CommandToken, MemberOperation};
 use crate::geometry::{CHUNK_PAGES, Geometry, MEMBERS_MAX, SLAB_RECORD_BYTES};
 use crate::layout::{
     CHECKPOINT_BYTES, CheckpointPage, CheckpointRecord, MAGIC, PAGE_BYTES, SegmentRecord,
     SizesRecord, Superblock, ThinRecord,
 };
 use crate::map::Map;
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 use crate::segment::{Segments, State};
 use crate::store::Store;
 use zerocopy::IntoBytes;
@@ -46,7 +46,7 @@ enum Phase {
 
 /// The state of garbage collection that a checkpoint records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Motion {
+pub(crate) enum CollectionState {
     /// No victim is under collection, and no page is being moved.
     Idle,
     /// A victim is under collection, but none of its pages is being moved at the moment.
@@ -57,7 +57,7 @@ pub(crate) enum Motion {
 
 /// The head of a checkpoint, and the part of the log that the checkpoint includes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
+pub(crate) struct CheckpointMark {
     /// The superblock's generation that made the checkpoint valid.
     pub(crate) identity: u64,
     pub(crate) area: u8,
@@ -71,11 +71,11 @@ pub(crate) struct Mark {
     pub(crate) used: u32,
 }
 
-impl Mark {
+impl CheckpointMark {
     /// Returns the description of the checkpoint that a superblock names.
-    pub(crate) fn of(block: &Superblock) -> Mark {
+    pub(crate) fn of(block: &Superblock) -> CheckpointMark {
         let named = block.checkpoint;
-        Mark {
+        CheckpointMark {
             identity: named.identity.get(),
             area: named.area,
             horizon: named.horizon.get(),
@@ -91,9 +91,9 @@ pub(crate) struct Checkpointer {
     phase: Phase,
     /// Number of pages that were written to the log when the last checkpoint began.
     log_pages_then: u64,
-    valid: Mark,
+    valid: CheckpointMark,
     /// The checkpoint in progress, without its identity and area.
-    next: Mark,
+    next: CheckpointMark,
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
     records_below: u64,
     generation: u64,
@@ -114,12 +114,12 @@ pub(crate) struct Checkpointer {
 
 impl Checkpointer {
     /// Returns the checkpointer of a volume whose valid checkpoint is `valid`.
-    pub(crate) fn new(valid: Mark, generation: u64) -> Checkpointer {
+    pub(crate) fn new(valid: CheckpointMark, generation: u64) -> Checkpointer {
         Checkpointer {
             phase: Phase::Idle,
             log_pages_then: 0,
             valid,
-            next: Mark::default(),
+            next: CheckpointMark::default(),
             records_below: 0,
             generation,
             pages: 0,
@@ -135,16 +135,16 @@ impl Checkpointer {
     }
 
     /// Returns the description of the valid checkpoint.
-    pub(crate) fn valid(&self) -> Mark {
+    pub(crate) fn valid(&self) -> CheckpointMark {
         self.valid
     }
 
     /// Counts a change of the superblock that makes `next` the valid checkpoint, in the area that
     /// the old one does not use.
-    pub(crate) fn make_valid(&mut self, next: Mark) {
+    pub(crate) fn make_valid(&mut self, next: CheckpointMark) {
         self.generation += 1;
         let (identity, area) = (self.generation, 1 - self.valid.area);
-        self.valid = Mark { identity, area, ..next };
+        self.valid = CheckpointMark { identity, area, ..next };
     }
 
     /// Counts a change of the superblock that keeps the valid checkpoint.
@@ -302,17 +302,18 @@ fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) -> usize {
 impl Checkpointer {
     /// Does the next step of checkpointing if it is possible now; `motion` is the collector's
     /// state.
-    pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
+    pub(crate) fn advance(&mut self, store: &mut Store, motion: CollectionState) {
         match self.phase {
             Phase::Idle if self.closed => {}
-            Phase::Idle if self.closing && !(store.is_quiet() && motion == Motion::Idle) => {}
+            Phase::Idle
+                if self.closing && !(store.is_quiet() && motion == CollectionState::Idle) => {}
             Phase::Idle if self.closing => {
                 (0..store.logs.len()).for_each(|log| store.seal(log));
                 self.begin(store);
             }
             Phase::Idle if self.is_due(store) => self.want(),
             Phase::Idle => {}
-            Phase::Wanted if motion != Motion::Moving => self.begin(store),
+            Phase::Wanted if motion != CollectionState::Moving => self.begin(store),
             Phase::Flushing(round, 2) if store.flusher.is_done(round) => {
                 self.end_superblocks(store)
             }
@@ -326,7 +327,8 @@ impl Checkpointer {
     /// Returns `true` if so much was written to the log that a checkpoint is to be written.
     fn is_due(&self, store: &Store) -> bool {
         let log_pages = self.log_pages(store);
-        // A bound without a division: a page of a checkpoint has the places of fewer than 1 024 pages.
+        // A bound without a division: a page of a checkpoint has the places of fewer than 1 024
+        // pages.
         let least = match store.geometry.thin {
             true => store.settings.flush_pages,
             false => store.geometry.pages / 1024 * LOG_FACTOR as u32,
@@ -372,7 +374,7 @@ impl Checkpointer {
 
     /// Writes or reads the state of checkpointing, beside what a superblock says. No write is in
     /// progress.
-    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut FieldCodec<'_>) {
         let (mut kind, mut round, mut copy) = match self.phase {
             Phase::Wanted => (1, 0, 0),
             Phase::Flushing(round, copy) => (2, round, copy),
@@ -439,8 +441,8 @@ impl Checkpointer {
         self.next_page += pages;
         self.piece_pages = pages;
         store.report.checkpoint_pages += u64::from(pages);
-        let op = Op::Write { at, pages };
-        store.send(Token::Checkpoint, member, op);
+        let op = MemberOperation::Write { at, pages };
+        store.send(CommandToken::Checkpoint, member, op);
     }
 
     /// Returns the present superblock; `clean` says that the volume is closed in order.
@@ -490,8 +492,8 @@ impl Checkpointer {
         self.phase = Phase::Superblock(copy);
         self.outstanding = store.geometry.members;
         for member in 0..store.geometry.members {
-            let op = Op::Write { at: u64::from(copy), pages: 1 };
-            let token = Token::Superblock(member);
+            let op = MemberOperation::Write { at: u64::from(copy), pages: 1 };
+            let token = CommandToken::Superblock(member);
             store.report.checkpoint_pages += 1;
             store.send(token, member, op);
         }

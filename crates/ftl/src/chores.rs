@@ -5,12 +5,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use contract::{ChoreRate, Chored, Chores};
+use contract::{ChoreCounters, ChoreRate, Chores};
 
 use crate::geometry::Geometry;
 use crate::report::Report;
 
-/// Maximum live share of a victim for which work is foreseen: 49 pages moved for each that is freed.
+/// Maximum live share of a victim for which work is foreseen: 49 pages moved for each that is
+/// freed.
 const LIVE_MAX: f64 = 0.98;
 
 /// The published counters of a volume, and the work that is expected of it.
@@ -57,14 +58,14 @@ impl Tally {
 }
 
 impl Chores for Tally {
-    fn done(&self) -> Chored {
-        Chored {
+    fn done(&self) -> ChoreCounters {
+        ChoreCounters {
             host_pages: self.host.load(Relaxed),
             read_pages: self.read.load(Relaxed),
             written_pages: self.written.load(Relaxed),
             free_permille: self.free_permille.load(Relaxed),
             is_short: self.is_short.load(Relaxed),
-            ..Chored::default()
+            ..ChoreCounters::default()
         }
     }
 
@@ -215,8 +216,9 @@ mod tests {
             ..Report::default()
         };
         tally.publish(&report, geometry.segments() / 2, 500, true);
-        let Chored { host_pages, read_pages, written_pages, free_permille, is_short, .. } =
-            tally.done();
+        let ChoreCounters {
+            host_pages, read_pages, written_pages, free_permille, is_short, ..
+        } = tally.done();
         assert_eq!((host_pages, read_pages, written_pages, is_short), (10, 30, 27, true));
         assert_eq!(tally.room(), 500);
         assert!((498..=500).contains(&free_permille), "{free_permille}");

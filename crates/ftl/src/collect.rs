@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 
 use contract::Status;
 
-use crate::checkpoint::{Checkpointer, Motion};
-use crate::command::{Into, Op, Token};
+use crate::checkpoint::{Checkpointer, CollectionState};
+use crate::command::{CommandToken, MemberOperation, ReadDestination};
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, page_sum};
 use crate::log::Item;
 use crate::pace::Pace;
 use crate::sabotage::Sabotage;
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 use crate::segment::State;
 use crate::store::Store;
 
@@ -131,19 +131,19 @@ impl Collector {
     }
 
     /// Returns the state of garbage collection that a checkpoint records.
-    pub(crate) fn motion(&self, store: &Store) -> Motion {
+    pub(crate) fn motion(&self, store: &Store) -> CollectionState {
         match self.phase {
-            Phase::ReadingPages | Phase::Staging => Motion::Moving,
-            _ if store.moves > 0 => Motion::Moving,
-            Phase::Idle => Motion::Idle,
-            _ => Motion::Between,
+            Phase::ReadingPages | Phase::Staging => CollectionState::Moving,
+            _ if store.moves > 0 => CollectionState::Moving,
+            Phase::Idle => CollectionState::Idle,
+            _ => CollectionState::Between,
         }
     }
 
     /// Does the collector's next steps, up to one that waits for a completion, room or the pace.
     pub(crate) fn advance(&mut self, store: &mut Store, gate: &mut Checkpointer) {
-        // Small batches spend on headers what collection gains: only what waits for nothing but their
-        // end closes them.
+        // Small batches spend on headers what collection gains: only what waits for nothing but
+        // their end closes them.
         self.hurries = false;
         loop {
             let before = (self.phase, self.victim, self.offset);
@@ -233,8 +233,8 @@ impl Collector {
         (self.start, self.held) = (place, pages);
         let (member, at) = store.locate(place);
         store.report.collect_read_pages += u64::from(pages);
-        let op = Op::Read { at, pages, into: Into::Volume };
-        store.send(Token::Collect, member, op);
+        let op = MemberOperation::Read { at, pages, into: ReadDestination::Volume };
+        store.send(CommandToken::Collect, member, op);
     }
 
     /// Returns `true` while a read of the collector is in progress.
@@ -253,7 +253,7 @@ impl Collector {
     }
 
     /// Writes or reads the state of a collector that has [gone back](Collector::rewind).
-    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut FieldCodec<'_>) {
         let mut collects = self.phase == Phase::Header;
         scribe.bool(&mut collects);
         for field in [&mut self.victim, &mut self.offset, &mut self.ahead] {

@@ -52,7 +52,7 @@ pub enum Request<'a> {
 
 /// The refusal of a request for lack of room. The request can be repeated after some completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct VolumeBusy;
 
 /// The reply to a request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Reply {
 
 /// The identifier of a command while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Token {
+pub enum CommandToken {
     /// A read for a host: its index in the table of reads, the first place, and the number of
     /// pages.
     Read(u16, u32, u32),
@@ -85,7 +85,7 @@ pub enum Token {
 
 /// The destination of a read's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Into {
+pub enum ReadDestination {
     /// The buffer of the request in this slot, from this page of the buffer on.
     Host(Slot, u32),
     /// The volume's own memory: `Volume::bytes_mut`.
@@ -94,7 +94,7 @@ pub enum Into {
 
 /// An operation on a member, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum MemberOperation {
     /// Reads pages of the member.
     Read {
         /// First page of the member.
@@ -102,7 +102,7 @@ pub enum Op {
         /// Number of pages.
         pages: u32,
         /// The memory that takes the data.
-        into: Into,
+        into: ReadDestination,
     },
     /// Writes the bytes of `Volume::bytes`.
     Write {
@@ -135,11 +135,11 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The token by which the command is completed.
-    pub token: Token,
+    pub token: CommandToken,
     /// The number of the member.
     pub member: u16,
     /// The operation on the member.
-    pub op: Op,
+    pub op: MemberOperation,
 }
 
 /// Settings of an open volume. They may differ from one opening to the next.

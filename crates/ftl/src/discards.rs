@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use contract::Slot;
 
-use crate::flight::{Bound, Flight};
+use crate::flight::{PagesInFlight, RequiredStream};
 use crate::layout::Kind;
 use crate::log::{Item, Log};
 use crate::map::{Map, UNMAPPED};
@@ -60,7 +60,7 @@ impl Discards {
     pub(crate) fn advance(
         &mut self,
         log: &mut Log,
-        flight: &mut Flight,
+        flight: &mut PagesInFlight,
         map: &Map,
         may_open: bool,
     ) {
@@ -71,7 +71,7 @@ impl Discards {
             let run = RUN_PAGES_MAX.min(discard.end - discard.next);
             let waits = discard.sent
                 || run == 0
-                || flight.bound(discard.next..discard.next + run) != Bound::Free;
+                || flight.bound(discard.next..discard.next + run) != RequiredStream::Free;
             if waits || !log.takes(0, 1, may_open) {
                 continue;
             }

@@ -9,7 +9,7 @@ use alloc::vec;
 
 /// The stream that the pages of a write must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub(crate) enum RequiredStream {
     /// No write of the pages is in flight.
     Free,
     /// Writes of the pages are in flight in this stream.
@@ -19,14 +19,14 @@ pub(crate) enum Bound {
 }
 
 /// The table of pages in flight: for each hash of a page, their stream and their number.
-pub(crate) struct Flight {
+pub(crate) struct PagesInFlight {
     buckets: Box<[(u8, u16)]>,
 }
 
-impl Flight {
+impl PagesInFlight {
     /// Returns a table for at most `pages` pages in flight.
-    pub(crate) fn new(pages: usize) -> Flight {
-        Flight { buckets: vec![(0, 0); (pages * 32).next_power_of_two()].into() }
+    pub(crate) fn new(pages: usize) -> PagesInFlight {
+        PagesInFlight { buckets: vec![(0, 0); (pages * 32).next_power_of_two()].into() }
     }
 
     fn bucket(&mut self, page: u32) -> &mut (u8, u16) {
@@ -36,14 +36,14 @@ impl Flight {
     }
 
     /// Returns the stream that a write of these pages must use.
-    pub(crate) fn bound(&mut self, pages: impl Iterator<Item = u32>) -> Bound {
-        let mut bound = Bound::Free;
+    pub(crate) fn bound(&mut self, pages: impl Iterator<Item = u32>) -> RequiredStream {
+        let mut bound = RequiredStream::Free;
         for page in pages {
             match (*self.bucket(page), bound) {
                 ((_, 0), _) => {}
-                ((stream, _), Bound::Free) => bound = Bound::To(stream),
-                ((stream, _), Bound::To(other)) if stream == other => {}
-                _ => return Bound::Split,
+                ((stream, _), RequiredStream::Free) => bound = RequiredStream::To(stream),
+                ((stream, _), RequiredStream::To(other)) if stream == other => {}
+                _ => return RequiredStream::Split,
             }
         }
         bound

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use contract::Slot;
 
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 
 /// The flushes of a volume. Rounds are numbered: `done ≤ begun ≤ wanted ≤ begun + 1`.
 pub(crate) struct Flusher {
@@ -106,7 +106,7 @@ impl Flusher {
     }
 
     /// Writes or reads the numbers of the rounds. No round is in progress, and no request waits.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         for field in [&mut self.wanted, &mut self.begun, &mut self.done, &mut self.durable_below] {
             scribe.u64(field);
         }

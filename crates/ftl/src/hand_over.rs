@@ -1,24 +1,24 @@
 //! The hand-over of a volume in service to another process, which does not read the map again.
 //!
-//! The map's places and heats are in [memory](Memory) that both processes have. The rest is small.
-//! A process writes the rest when the volume is at rest: nothing is in flight or staged, and the
-//! collector has gone back to the begin of its batch.
+//! The map's places and heats are in [memory](MapMemory) that both processes have. The rest is
+//! small. A process writes the rest when the volume is at rest: nothing is in flight or staged, and
+//! the collector has gone back to the begin of its batch.
 
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::Chores;
-use wire::superblock::Found;
+use wire::superblock::SuperblockPage;
 
-use crate::checkpoint::{Checkpointer, Mark};
+use crate::checkpoint::{CheckpointMark, Checkpointer};
 use crate::chores::Tally;
 use crate::command::Settings;
 use crate::geometry::Geometry;
 use crate::layout::{PAGE_BYTES, Superblock};
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 use crate::store::{Clock, Store};
-use crate::table::Memory;
+use crate::table::MapMemory;
 use crate::volume::Volume;
 
 /// The version of the bytes and the memory by which a volume is handed over.
@@ -26,7 +26,7 @@ pub const FORMAT: u32 = 1;
 
 /// The progress of a volume that comes to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum RestProgress {
     /// Something is in progress.
     Awaited,
     /// Nothing is in progress.
@@ -45,17 +45,17 @@ impl Volume {
     ///
     /// # Panics
     /// Panics if the memory has other [sizes](Volume::memory_sizes).
-    pub fn share(&mut self, memory: Memory) {
+    pub fn share(&mut self, memory: MapMemory) {
         self.store.map.move_to(memory);
     }
 
     /// Does what brings a volume to rest that gets no requests, in place of
-    /// [`advance`](Volume::advance). With [`Rest::Reached`], no command is left if the caller has
-    /// completed all.
-    pub fn come_to_rest(&mut self) -> Rest {
+    /// [`advance`](Volume::advance). With [`RestProgress::Reached`], no command is left if the
+    /// caller has completed all.
+    pub fn come_to_rest(&mut self) -> RestProgress {
         let Volume { store, collector, checkpointer, .. } = self;
         if store.read_only || store.flusher.has_failed() || checkpointer.is_closing() {
-            return Rest::Never;
+            return RestProgress::Never;
         }
         let is_held = checkpointer.hold(store);
         store.settle();
@@ -72,10 +72,10 @@ impl Volume {
         }
         let is_sent = store.commands.is_empty() && store.replies.is_empty();
         if !(is_held && is_sent && store.is_quiet()) || collector.is_reading() {
-            return Rest::Awaited;
+            return RestProgress::Awaited;
         }
         collector.rewind();
-        Rest::Reached
+        RestProgress::Reached
     }
 
     /// Lets the volume go on after [`come_to_rest`](Volume::come_to_rest).
@@ -90,11 +90,11 @@ impl Volume {
         let mut block = vec![0; PAGE_BYTES];
         self.checkpointer.superblock(&self.store, false).encode(&mut block);
         bytes.extend_from_slice(&block);
-        self.scribe(&mut Scribe::Writes(&mut bytes));
+        self.scribe(&mut FieldCodec::Writes(&mut bytes));
         bytes
     }
 
-    fn scribe(&mut self, scribe: &mut Scribe<'_>) {
+    fn scribe(&mut self, scribe: &mut FieldCodec<'_>) {
         let Volume { store, collector, checkpointer, .. } = self;
         store.hand_over(scribe);
         checkpointer.hand_over(store, scribe);
@@ -103,16 +103,16 @@ impl Volume {
 }
 
 /// The place of a volume that another process will hand over.
-pub struct Awaited {
+pub struct AwaitedVolume {
     geometry: Geometry,
     settings: Settings,
     tally: Arc<Tally>,
 }
 
-impl Awaited {
+impl AwaitedVolume {
     /// Returns the place of a volume of this geometry.
-    pub fn new(geometry: Geometry, settings: Settings) -> Awaited {
-        Awaited { geometry, settings, tally: Arc::new(Tally::new(&geometry)) }
+    pub fn new(geometry: Geometry, settings: Settings) -> AwaitedVolume {
+        AwaitedVolume { geometry, settings, tally: Arc::new(Tally::new(&geometry)) }
     }
 
     /// Returns the sizes of the volume.
@@ -128,10 +128,10 @@ impl Awaited {
     /// Returns the volume with the state that [`hand_over`](Volume::hand_over) has returned, and
     /// with the memory of its map. The memory is not touched. Returns `None` if the state is of
     /// another [`FORMAT`] or another volume, or contradicts itself.
-    pub fn receive(&self, state: &[u8], memory: Memory) -> Option<Volume> {
+    pub fn receive(&self, state: &[u8], memory: MapMemory) -> Option<Volume> {
         let (format, rest) = state.split_first_chunk()?;
         let (block, rest) = rest.split_at_checked(PAGE_BYTES)?;
-        let Found::Sound(block) = Superblock::decode(block) else { return None };
+        let SuperblockPage::Sound(block) = Superblock::decode(block) else { return None };
         let is_it = Geometry::of(&block) == Some(self.geometry);
         if u32::from_le_bytes(*format) != FORMAT || !is_it {
             return None;
@@ -144,10 +144,10 @@ impl Awaited {
         };
         let mut store = Store::new(self.geometry, self.settings, clock);
         store.map.adopt(memory);
-        let checkpointer = Checkpointer::new(Mark::of(&block), block.generation.get());
+        let checkpointer = Checkpointer::new(CheckpointMark::of(&block), block.generation.get());
         let mut volume = Volume::with_tally(store, checkpointer, self.tally.clone());
-        let mut scribe = Scribe::Reads(rest);
+        let mut scribe = FieldCodec::Reads(rest);
         volume.scribe(&mut scribe);
-        matches!(scribe, Scribe::Reads([])).then_some(volume)
+        matches!(scribe, FieldCodec::Reads([])).then_some(volume)
     }
 }

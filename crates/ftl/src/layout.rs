@@ -14,7 +14,7 @@
 use core::mem::{offset_of, size_of};
 
 use crc::{Crc32c, product_hash};
-use wire::superblock::{Format, Found};
+use wire::superblock::{Format, SuperblockPage};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -286,7 +286,7 @@ const FORMAT: Format = Format { magic: MAGIC, versions: &[VERSION, VERSION_THIN]
 
 impl Superblock {
     /// Decodes a page that should hold a superblock.
-    pub fn decode(page: &[u8]) -> Found<Superblock> {
+    pub fn decode(page: &[u8]) -> SuperblockPage<Superblock> {
         FORMAT.read(page)
     }
 
@@ -330,9 +330,9 @@ impl BatchHead {
         (sound && entries.iter().all(|entry| entry.kind().is_some())).then_some((head, entries))
     }
 
-    /// Writes head and entries with their checksum into `bytes`, one or two pages. Bytes from `stale`
-    /// on are zero before. Returns the number of bytes that head and entries take; those behind are
-    /// zero afterwards.
+    /// Writes head and entries with their checksum into `bytes`, one or two pages. Bytes from
+    /// `stale` on are zero before. Returns the number of bytes that head and entries take; those
+    /// behind are zero afterwards.
     pub fn encode(
         &self,
         entries: impl Iterator<Item = Entry>,

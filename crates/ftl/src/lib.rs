@@ -1,9 +1,9 @@
 //! A flash translation layer without I/O: volumes of 4 KiB pages over member devices that like to
 //! be written in long runs.
 //!
-//! [`create`] makes a volume, [`open`](fn@open) opens one after a clean or an unclean stop. A [`Volume`]
-//! takes [`Request`]s and completions as values, and yields [`Command`]s for its members and
-//! [`Reply`]s. An acknowledged write survives the process; a flushed one survives power
+//! [`create`] makes a volume, [`open`](fn@open) opens one after a clean or an unclean stop. A
+//! [`Volume`] takes [`Request`]s and completions as values, and yields [`Command`]s for its members
+//! and [`Reply`]s. An acknowledged write survives the process; a flushed one survives power
 //! (docs/explanation/flash-translation.md).
 //!
 //! [`Queue`] is a volume as a device over the devices of its members. It has one owner, whose calls
@@ -49,15 +49,18 @@ mod trend;
 mod trial;
 mod volume;
 
-pub use check::{Checked, Untouched, check};
-pub use command::{Busy, Command, Into, Op, REQUESTS_MAX, Reply, Request, Settings, Token};
+pub use check::{CheckReport, ReadOnlyMedia, check};
+pub use command::{
+    Command, CommandToken, MemberOperation, REQUESTS_MAX, ReadDestination, Reply, Request,
+    Settings, VolumeBusy,
+};
 pub use error::Error;
 pub use geometry::{BATCH_PAGES_MAX, Geometry, MEMBERS_MAX, SEGMENT_PAGES, Shape};
-pub use hand_over::{Awaited, FORMAT, Rest};
+pub use hand_over::{AwaitedVolume, FORMAT, RestProgress};
 pub use media::{DeviceMedia, close, read};
-pub use open::{Described, Media, Opened, create, describe, open};
-pub use policy::{Placement, Policy, Victims};
+pub use open::{Media, OpeningReport, VolumeParameters, create, describe, open};
+pub use policy::{Placement, Policy, VictimRule};
 pub use queue::Queue;
 pub use report::{Report, Wear};
-pub use table::{Lent, Memory};
+pub use table::{LentMemory, MapMemory};
 pub use volume::Volume;

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::geometry::{CHUNK_PAGES, Geometry};
-use crate::scribe::Scribe;
-use crate::table::{Memory, Table};
+use crate::scribe::FieldCodec;
+use crate::table::{MapMemory, Table};
 
 /// The place of a page that was never written, or was discarded: it reads as zeroes.
 pub(crate) const UNMAPPED: u32 = u32::MAX;
@@ -100,7 +100,7 @@ pub(crate) struct Map {
 
 /// The reason that the map has no room for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum MapShortage {
     /// There is room once writes in flight have landed, or after a flush.
     ForNow,
     /// No space is free, and no operation in progress will free any.
@@ -325,7 +325,10 @@ impl Map {
 
     /// Holds space for a write of these pages, or for none of them if there is too little.
     /// [`let_go`](Map::let_go) ends the hold for each page that was unmapped.
-    pub(crate) fn hold(&mut self, list: impl Iterator<Item = u32> + Clone) -> Result<(), Short> {
+    pub(crate) fn hold(
+        &mut self,
+        list: impl Iterator<Item = u32> + Clone,
+    ) -> Result<(), MapShortage> {
         for (count, page) in list.clone().enumerate() {
             if self.place(page) != UNMAPPED || self.hold_page(page) {
                 continue;
@@ -336,7 +339,7 @@ impl Map {
                 }
             }
             let waits = self.held > 0 || self.freed > 0 || !self.pool.emptied.is_empty();
-            return Err(if waits { Short::ForNow } else { Short::Full });
+            return Err(if waits { MapShortage::ForNow } else { MapShortage::Full });
         }
         Ok(())
     }
@@ -505,13 +508,13 @@ impl Map {
     }
 
     /// Moves places and heats to lent memory of the map's sizes.
-    pub(crate) fn move_to(&mut self, memory: Memory) {
+    pub(crate) fn move_to(&mut self, memory: MapMemory) {
         self.pool.places.move_to(memory.places);
         self.pool.heat.move_to(memory.heat);
     }
 
     /// Adopts memory with the places and heats of a map that is handed over.
-    pub(crate) fn adopt(&mut self, memory: Memory) {
+    pub(crate) fn adopt(&mut self, memory: MapMemory) {
         self.pool.places = Table::Lent(memory.places);
         self.pool.heat = Table::Lent(memory.heat);
         let slabs = self.pool.places.len() / CHUNK;
@@ -522,7 +525,7 @@ impl Map {
     }
 
     /// Writes or reads the map but for its places and heats. Nothing is held or frozen.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         let slabs = self.pool.slabs.len();
         scribe.same(slabs as u64);
         scribe.same(self.pool.heat.len() as u64);
@@ -539,7 +542,7 @@ impl Map {
         scribe.u32(&mut pool.top);
         scribe.u32(&mut pool.most);
         scribe.check((1..=slabs).contains(&(pool.top as usize)));
-        if matches!(scribe, Scribe::Failed) {
+        if matches!(scribe, FieldCodec::Failed) {
             return;
         }
         for slab in &mut pool.slabs[..pool.top as usize] {
@@ -568,7 +571,7 @@ mod tests {
     use super::*;
 
     /// Maps pages as a volume's write does: holds them, sets them, and lets them go.
-    fn write(map: &mut Map, pages: &[u32]) -> Result<(), Short> {
+    fn write(map: &mut Map, pages: &[u32]) -> Result<(), MapShortage> {
         let fresh: Vec<u32> =
             pages.iter().copied().filter(|page| map.place(*page) == UNMAPPED).collect();
         map.hold(pages.iter().copied())?;
@@ -587,12 +590,20 @@ mod tests {
         write(&mut map, &[5, 99 * CHUNK_PAGES, 6]).unwrap();
         assert_eq!((map.place(6), map.slabs(), map.mapped()), (6, 2, 3));
         assert_eq!(map.room(), 0, "both are in use");
-        assert_eq!(write(&mut map, &[7, 3 * CHUNK_PAGES]), Err(Short::Full), "both are in use");
+        assert_eq!(
+            write(&mut map, &[7, 3 * CHUNK_PAGES]),
+            Err(MapShortage::Full),
+            "both are in use"
+        );
         assert_eq!(map.place(7), UNMAPPED, "nothing was held");
         assert_eq!(map.next_with_slab(CHUNK_PAGES, 100 * CHUNK_PAGES), 99 * CHUNK_PAGES);
         assert_eq!(map.unmap(99 * CHUNK_PAGES, 4), 99 * CHUNK_PAGES);
         map.settle(3, 4);
-        assert_eq!(write(&mut map, &[3 * CHUNK_PAGES]), Err(Short::ForNow), "it may come back");
+        assert_eq!(
+            write(&mut map, &[3 * CHUNK_PAGES]),
+            Err(MapShortage::ForNow),
+            "it may come back"
+        );
         assert_eq!(map.last_round(), 4);
         map.settle(4, 5);
         write(&mut map, &[3 * CHUNK_PAGES]).unwrap();
@@ -608,7 +619,7 @@ mod tests {
         (0..5).for_each(|chunk| assert_eq!(map.unmap(first(chunk), 0), chunk));
         map.settle(0, 0);
         assert_eq!((map.slabs(), map.mapped()), (2, 2));
-        assert_eq!(write(&mut map, &[first(9)]), Err(Short::Full), "two at most");
+        assert_eq!(write(&mut map, &[first(9)]), Err(MapShortage::Full), "two at most");
         map.unmap(first(5), 1);
         map.settle(1, 2);
         write(&mut map, &[first(9)]).unwrap();
@@ -623,7 +634,7 @@ mod tests {
         write(&mut map, &[6]).unwrap();
         map.unmap(6, 2);
         map.settle(1, 2);
-        assert_eq!(write(&mut map, &[CHUNK_PAGES]), Err(Short::ForNow));
+        assert_eq!(write(&mut map, &[CHUNK_PAGES]), Err(MapShortage::ForNow));
         map.settle(2, 3);
         write(&mut map, &[CHUNK_PAGES]).unwrap();
     }
@@ -635,7 +646,7 @@ mod tests {
         map.freeze();
         map.unmap(5, 1);
         map.settle(1, 2);
-        assert_eq!(write(&mut map, &[2 * CHUNK_PAGES]), Err(Short::ForNow));
+        assert_eq!(write(&mut map, &[2 * CHUNK_PAGES]), Err(MapShortage::ForNow));
         assert_eq!((map.frozen(), map.frozen_slab(0).0, map.frozen_slab(1).0), (2, 0, 1));
         map.thaw();
         map.settle(1, 2);
@@ -646,10 +657,10 @@ mod tests {
     fn capacity_is_bounded_and_overwrites_go_on() {
         let mut map = Map::new(10 * CHUNK_PAGES, 2, 10);
         write(&mut map, &[1, 2]).unwrap();
-        assert_eq!(write(&mut map, &[3]), Err(Short::Full));
+        assert_eq!(write(&mut map, &[3]), Err(MapShortage::Full));
         write(&mut map, &[2, 1]).unwrap();
         map.unmap(1, 1);
-        assert_eq!(write(&mut map, &[3]), Err(Short::ForNow));
+        assert_eq!(write(&mut map, &[3]), Err(MapShortage::ForNow));
         map.settle(1, 2);
         write(&mut map, &[3]).unwrap();
     }

@@ -9,7 +9,7 @@ use contract::{
     Submission,
 };
 
-use crate::command::{Op, Token};
+use crate::command::{CommandToken, MemberOperation};
 use crate::error::Error;
 use crate::layout::PAGE_BYTES;
 use crate::map::{POISONED, UNMAPPED};
@@ -178,17 +178,17 @@ fn carry_out<M: Media>(
     media: &mut M,
     volume: &mut Volume,
     member: usize,
-    token: Token,
-    op: Op,
+    token: CommandToken,
+    op: MemberOperation,
 ) -> Result<(), Status> {
     match op {
-        Op::Read { at, pages, .. } => {
+        MemberOperation::Read { at, pages, .. } => {
             let into = &mut volume.bytes_mut(token)[..pages as usize * PAGE_BYTES];
             media.read(member, at, into)
         }
-        Op::Write { at, .. } => media.write(member, at, volume.bytes(token)),
-        Op::Flush => media.flush(member),
+        MemberOperation::Write { at, .. } => media.write(member, at, volume.bytes(token)),
+        MemberOperation::Flush => media.flush(member),
         // A segment that is not discarded is as free as one that is.
-        Op::Discard { .. } | Op::Zero { .. } => Ok(()),
+        MemberOperation::Discard { .. } | MemberOperation::Zero { .. } => Ok(()),
     }
 }

@@ -11,10 +11,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::Status;
-use wire::superblock::{Found, Missing, Search};
+use wire::superblock::{MissingSuperblock, Search, SuperblockPage};
 use zerocopy::FromBytes;
 
-use crate::checkpoint::{Checkpointer, Mark, PIECE_PAGES, encode_page};
+use crate::checkpoint::{CheckpointMark, Checkpointer, PIECE_PAGES, encode_page};
 use crate::command::{REQUESTS_MAX, Settings};
 use crate::error::Error;
 use crate::flush::Flusher;
@@ -58,7 +58,7 @@ pub trait Media {
 
 /// The findings and work of opening a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpeningReport {
     /// `true` if the volume had been closed in order.
     pub clean: bool,
     /// Number of damaged copies of the superblock, which the next change rewrites.
@@ -75,7 +75,7 @@ pub struct Opened {
 
 /// The parameters of a volume, as its superblocks describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct VolumeParameters {
     /// The sizes of the volume.
     pub geometry: Geometry,
     /// `true` if the volume was closed in order and not opened since.
@@ -95,8 +95,8 @@ pub struct Described {
 /// # Errors
 /// Fails if the members are not those of one volume in their order, or are damaged, or cannot be
 /// read.
-pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
-    let mut counted = Counted { media, opened: Opened::default() };
+pub fn describe<M: Media>(media: &mut M) -> Result<VolumeParameters, Error> {
+    let mut counted = CountingMedia { media, opened: OpeningReport::default() };
     let block = find_superblock(&mut counted)?;
     let geometry = Geometry::of(&block).ok_or(Error::Damaged(0))?;
     for member in 0..counted.media.members() {
@@ -104,7 +104,7 @@ pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
             return Err(Error::Shrunk(member));
         }
     }
-    Ok(Described {
+    Ok(VolumeParameters {
         geometry,
         clean: block.clean == 1,
         damaged_copies: counted.opened.damaged_copies,
@@ -116,19 +116,19 @@ pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
 
 /// A batch that recovery found: its stamp, its segment, and its offset there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct BatchPlace {
     base: u64,
     segment: u32,
     offset: u32,
 }
 
 /// A wrapper of media that counts the pages that are read and written.
-struct Counted<'a, M> {
+struct CountingMedia<'a, M> {
     media: &'a mut M,
-    opened: Opened,
+    opened: OpeningReport,
 }
 
-impl<M: Media> Counted<'_, M> {
+impl<M: Media> CountingMedia<'_, M> {
     fn read(&mut self, member: u16, at: u64, into: &mut [u8]) -> Result<(), Error> {
         self.opened.read_pages += (into.len() / PAGE_BYTES) as u64;
         let member = usize::from(member);
@@ -170,12 +170,12 @@ impl<M: Media> Counted<'_, M> {
 pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error> {
     let sizes: Vec<u64> = (0..media.members()).map(|member| media.pages(member)).collect();
     let geometry = Geometry::plan(shape, &sizes)?;
-    let mut counted = Counted { media, opened: Opened::default() };
+    let mut counted = CountingMedia { media, opened: OpeningReport::default() };
     let mut page = vec![0; PAGE_BYTES];
     for member in 0..geometry.members {
         for copy in 0..2 {
             counted.read(member, copy, &mut page)?;
-            if !matches!(Superblock::decode(&page), Found::Nothing) {
+            if !matches!(Superblock::decode(&page), SuperblockPage::Nothing) {
                 return Err(Error::InUse(usize::from(member)));
             }
         }
@@ -183,7 +183,7 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
     let clock = Clock { next_stamp: 1, session: 0, opened: 0, written: 0 };
     let settings = Settings::new(shape.policy);
     let mut store = Store::new(geometry, settings, clock);
-    let mut checkpointer = Checkpointer::new(Mark::default(), 0);
+    let mut checkpointer = Checkpointer::new(CheckpointMark::default(), 0);
     write_checkpoint(&mut store, &mut checkpointer, &mut counted)?;
     counted.commit(&checkpointer.superblock(&store, true))?;
     Ok(geometry)
@@ -194,7 +194,7 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
 /// # Errors
 /// Fails if the members are not those of one volume in their order, or are damaged, or fail.
 /// Nothing was written then, unless a member fails to write.
-pub fn open<M: Media>(media: &mut M, settings: Settings) -> Result<(Volume, Opened), Error> {
+pub fn open<M: Media>(media: &mut M, settings: Settings) -> Result<(Volume, OpeningReport), Error> {
     open_with(media, settings, None)
 }
 
@@ -202,8 +202,8 @@ pub(crate) fn open_with<M: Media>(
     media: &mut M,
     settings: Settings,
     sabotage: Option<Sabotage>,
-) -> Result<(Volume, Opened), Error> {
-    let mut counted = Counted { media, opened: Opened::default() };
+) -> Result<(Volume, OpeningReport), Error> {
+    let mut counted = CountingMedia { media, opened: OpeningReport::default() };
     let block = find_superblock(&mut counted)?;
     let geometry = Geometry::of(&block).ok_or(Error::Damaged(0))?;
     for member in 0..counted.media.members() {
@@ -221,7 +221,7 @@ pub(crate) fn open_with<M: Media>(
     #[cfg(test)]
     store.set_sabotage(sabotage);
     let _ = sabotage;
-    let mark = Mark::of(&block);
+    let mark = CheckpointMark::of(&block);
     if mark.slabs > geometry.slabs() {
         return Err(Error::Damaged(0));
     }
@@ -248,7 +248,7 @@ pub(crate) fn open_with<M: Media>(
 }
 
 /// Returns the newest superblock, after checking that the members belong to one volume.
-fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, Error> {
+fn find_superblock<M: Media>(media: &mut CountingMedia<'_, M>) -> Result<Superblock, Error> {
     let mut newest: Option<Superblock> = None;
     let mut page = vec![0; PAGE_BYTES];
     let given = media.media.members();
@@ -261,9 +261,9 @@ fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, E
         }
         media.opened.damaged_copies += search.damaged();
         let block = search.end().map_err(|missing| match missing {
-            Missing::Version(version) => Error::Version(member, version),
-            Missing::Damaged => Error::Damaged(member),
-            Missing::Nothing => Error::NoVolume(member),
+            MissingSuperblock::Version(version) => Error::Version(member, version),
+            MissingSuperblock::Damaged => Error::Damaged(member),
+            MissingSuperblock::Nothing => Error::NoVolume(member),
         })?;
         if newest.is_some_and(|first| first.uuid != block.uuid) {
             return Err(Error::Foreign(member));
@@ -284,8 +284,8 @@ fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, E
 /// Fills map and heat from the valid checkpoint, and returns the checkpoint's records of segments.
 fn load_checkpoint<M: Media>(
     store: &mut Store,
-    mark: Mark,
-    media: &mut Counted<'_, M>,
+    mark: CheckpointMark,
+    media: &mut CountingMedia<'_, M>,
 ) -> Result<Box<[SegmentRecord]>, Error> {
     let geometry = store.geometry;
     let mut records = vec![SegmentRecord::default(); geometry.segments() as usize];
@@ -431,19 +431,19 @@ fn count_live(store: &mut Store) {
 }
 
 /// A sound batch behind a gap in its segment, where its predecessor has no sound header.
-struct Orphan {
-    place: Place,
+struct OrphanBatch {
+    place: BatchPlace,
     /// Stamp of the batch before this one in the segment, which is missing.
     previous: u64,
 }
 
 /// The state of recovery's walk: the batches that it has found on the members.
-struct Walk {
+struct RecoveryWalk {
     /// The lowest stamp of batches that may be missing in the checkpoint.
     horizon: u64,
-    found: Vec<Place>,
+    found: Vec<BatchPlace>,
     /// Batches behind a gap in their segments.
-    orphans: Vec<Orphan>,
+    orphans: Vec<OrphanBatch>,
     /// The stamp below which all batches are durable.
     durable_below: u64,
 }
@@ -452,13 +452,13 @@ struct Walk {
 /// stamps.
 fn recover<M: Media>(
     store: &mut Store,
-    mark: Mark,
-    media: &mut Counted<'_, M>,
+    mark: CheckpointMark,
+    media: &mut CountingMedia<'_, M>,
 ) -> Result<(), Error> {
     let mut header = vec![0; 2 * PAGE_BYTES];
     let horizon = mark.horizon;
     let (found, orphans) = (Vec::new(), Vec::new());
-    let mut walk = Walk { horizon, found, orphans, durable_below: horizon };
+    let mut walk = RecoveryWalk { horizon, found, orphans, durable_below: horizon };
     for segment in 0..store.geometry.segments() {
         walk.segment(store, media, segment, &mut header)?;
     }
@@ -483,7 +483,7 @@ fn recover<M: Media>(
 /// this volume.
 fn read_header<'a, M: Media>(
     store: &Store,
-    media: &mut Counted<'_, M>,
+    media: &mut CountingMedia<'_, M>,
     (segment, offset): (u32, u32),
     header: &'a mut [u8],
 ) -> Result<Option<(BatchHead, &'a [Entry])>, Error> {
@@ -508,12 +508,12 @@ fn read_header<'a, M: Media>(
     Ok(BatchHead::decode(header).filter(|(head, _)| is_ours(head)))
 }
 
-impl Walk {
+impl RecoveryWalk {
     /// Collects the batches of a segment that may be missing in the checkpoint.
     fn segment<M: Media>(
         &mut self,
         store: &mut Store,
-        media: &mut Counted<'_, M>,
+        media: &mut CountingMedia<'_, M>,
         segment: u32,
         header: &mut [u8],
     ) -> Result<(), Error> {
@@ -536,7 +536,7 @@ impl Walk {
             let next = head.base.get() + head.entries() as u64 + 1;
             store.clock.next_stamp = store.clock.next_stamp.max(next);
             if head.base.get() >= self.horizon {
-                self.found.push(Place { base: head.base.get(), segment, offset });
+                self.found.push(BatchPlace { base: head.base.get(), segment, offset });
             }
             offset += head.pages();
             last = head;
@@ -553,7 +553,7 @@ impl Walk {
     fn look_behind<M: Media>(
         &mut self,
         store: &mut Store,
-        media: &mut Counted<'_, M>,
+        media: &mut CountingMedia<'_, M>,
         (segment, from): (u32, u32),
         life: u64,
         header: &mut [u8],
@@ -566,8 +566,8 @@ impl Walk {
             self.durable_below = head.durable_below.get().max(self.durable_below);
             let next = head.base.get() + head.entries() as u64 + 1;
             store.clock.next_stamp = store.clock.next_stamp.max(next);
-            let place = Place { base: head.base.get(), segment, offset };
-            self.orphans.push(Orphan { place, previous: head.previous.get() });
+            let place = BatchPlace { base: head.base.get(), segment, offset };
+            self.orphans.push(OrphanBatch { place, previous: head.previous.get() });
         }
         Ok(())
     }
@@ -575,10 +575,10 @@ impl Walk {
 
 /// The replay of batches in the order of their stamps.
 struct Replay {
-    /// For each page of the chunks in the log, the stamp of its newest known state, less the horizon,
-    /// plus one; zero for the state of the checkpoint.
+    /// For each page of the chunks in the log, the stamp of its newest known state, less the
+    /// horizon, plus one; zero for the state of the checkpoint.
     known: BTreeMap<u32, Box<[u32]>>,
-    mark: Mark,
+    mark: CheckpointMark,
     durable_below: u64,
     data: Box<[u8]>,
 }
@@ -588,8 +588,8 @@ impl Replay {
     fn batch<M: Media>(
         &mut self,
         store: &mut Store,
-        media: &mut Counted<'_, M>,
-        place: Place,
+        media: &mut CountingMedia<'_, M>,
+        place: BatchPlace,
         header: &mut [u8],
     ) -> Result<(), Error> {
         let at = (place.segment, place.offset);
@@ -647,8 +647,8 @@ impl Replay {
     fn judge<M: Media>(
         &self,
         store: &Store,
-        media: &mut Counted<'_, M>,
-        orphan: Place,
+        media: &mut CountingMedia<'_, M>,
+        orphan: BatchPlace,
         header: &mut [u8],
     ) -> Result<(), Error> {
         let at = (orphan.segment, orphan.offset);
@@ -708,7 +708,7 @@ impl Replay {
 fn write_checkpoint<M: Media>(
     store: &mut Store,
     checkpointer: &mut Checkpointer,
-    media: &mut Counted<'_, M>,
+    media: &mut CountingMedia<'_, M>,
 ) -> Result<(), Error> {
     let geometry = store.geometry;
     let (horizon, begun) = (store.clock.next_stamp, store.clock.next_stamp);
@@ -717,9 +717,15 @@ fn write_checkpoint<M: Media>(
     }
     let (slabs, used) = (store.map.frozen(), store.map.mapped());
     let used = if geometry.thin { used } else { 0 };
-    checkpointer.make_valid(Mark { horizon, begun, slabs, used, ..Mark::default() });
+    checkpointer.make_valid(CheckpointMark {
+        horizon,
+        begun,
+        slabs,
+        used,
+        ..CheckpointMark::default()
+    });
     let all = geometry.checkpoint_pages_with(slabs);
-    let Mark { identity, area, .. } = checkpointer.valid();
+    let CheckpointMark { identity, area, .. } = checkpointer.valid();
     let (member, begin) = geometry.area(u64::from(area));
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
     let mut index = 0;

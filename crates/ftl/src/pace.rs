@@ -3,7 +3,7 @@
 //! Without a pace, all pages that one more segment costs are read and written at full speed as soon
 //! as it is opened, and reads of hosts wait behind that burst.
 
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 
 /// The share by which the collector is faster than hosts. So it catches up, and rests for a while.
 const SURPLUS: f32 = 0.25;
@@ -39,7 +39,7 @@ impl Pace {
     }
 
     /// Writes or reads the account.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         scribe.f32(&mut self.credit);
         scribe.bool(&mut self.hurries);
         scribe.check(self.credit.is_finite());

@@ -13,7 +13,7 @@ pub enum Placement {
 
 /// The rule by which the collector chooses among the closed segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victims {
+pub enum VictimRule {
     /// Chooses the fewest live pages among the oldest segments, in per cent of all closed ones: the
     /// baseline of the FlashNet paper (section 7.1.4).
     GreedyWindow {
@@ -31,20 +31,22 @@ pub struct Policy {
     /// The distribution of pages over streams.
     pub placement: Placement,
     /// The rule for the choice of victims.
-    pub victims: Victims,
+    pub victims: VictimRule,
 }
 
 impl Policy {
     /// Three streams by heat, victims by age and benefit.
-    pub const HEAT3: Policy = Policy { placement: Placement::Heat3, victims: Victims::AgeBenefit };
+    pub const HEAT3: Policy =
+        Policy { placement: Placement::Heat3, victims: VictimRule::AgeBenefit };
 
     /// Six streams by heat, victims by age and benefit.
-    pub const HEAT6: Policy = Policy { placement: Placement::Heat6, victims: Victims::AgeBenefit };
+    pub const HEAT6: Policy =
+        Policy { placement: Placement::Heat6, victims: VictimRule::AgeBenefit };
 
     /// Returns the baseline: a single stream, and the fewest live pages among the oldest `percent`
     /// per cent of the segments.
     pub const fn baseline(percent: u8) -> Policy {
-        Policy { placement: Placement::None, victims: Victims::GreedyWindow { percent } }
+        Policy { placement: Placement::None, victims: VictimRule::GreedyWindow { percent } }
     }
 
     /// Returns the number of streams.
@@ -59,7 +61,7 @@ impl Policy {
     /// Returns the policy that a volume of this many streams uses.
     pub const fn of_streams(streams: u8) -> Policy {
         match streams {
-            1 => Policy { placement: Placement::None, victims: Victims::AgeBenefit },
+            1 => Policy { placement: Placement::None, victims: VictimRule::AgeBenefit },
             6 => Policy::HEAT6,
             _ => Policy::HEAT3,
         }
@@ -68,15 +70,15 @@ impl Policy {
     /// Returns `true` for the baseline: collection at full speed in whole batches, and no log for
     /// lone writes.
     pub(crate) fn is_baseline(self) -> bool {
-        matches!(self.victims, Victims::GreedyWindow { .. })
+        matches!(self.victims, VictimRule::GreedyWindow { .. })
     }
 
     /// Returns the rule for the choice of victims. While hosts write all pages equally often
     /// (`even`), the age of a segment does not predict how long its pages live, so a rule by age
     /// becomes one by live pages alone.
-    pub fn victims(self, even: bool) -> Victims {
+    pub fn victims(self, even: bool) -> VictimRule {
         match self.victims {
-            Victims::AgeBenefit if even => Victims::GreedyWindow { percent: 100 },
+            VictimRule::AgeBenefit if even => VictimRule::GreedyWindow { percent: 100 },
             victims => victims,
         }
     }

@@ -19,13 +19,15 @@ use contract::{
     Range, SizeClass, Slot, SlotTable, Status, Submission,
 };
 
-use crate::command::{Busy, Command, Into, Op, REQUESTS_MAX, Request, Token};
+use crate::command::{
+    Command, CommandToken, MemberOperation, REQUESTS_MAX, ReadDestination, Request, VolumeBusy,
+};
 use crate::geometry::Geometry;
-use crate::hand_over::Rest;
+use crate::hand_over::RestProgress;
 use crate::layout::PAGE_BYTES;
-use crate::reads::{Pin, Run};
+use crate::reads::{PinnedPages, ReadRun};
 use crate::volume::Volume;
-use flight::{Flight, Step};
+use flight::{RequestInFlight, RequestStep};
 
 /// Number of blocks of a page.
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
@@ -44,20 +46,20 @@ const _: () = assert!(DEPTH <= REQUESTS_MAX);
 
 /// A submission at a member.
 #[derive(Debug)]
-enum Sent {
+enum MemberSubmission {
     /// A command of the volume.
-    Command(Errand),
+    Command(CommandInFlight),
     /// A request for pages that lie side by side: its slot, and the pages that it reads.
-    Read(Slot, Pin),
+    Read(Slot, PinnedPages),
 }
 
 /// A command of the volume at a member.
 #[derive(Debug)]
-struct Errand {
-    token: Token,
+struct CommandInFlight {
+    token: CommandToken,
     pages: usize,
     /// The destination of a read's data; `None` for other commands.
-    into: Option<Into>,
+    into: Option<ReadDestination>,
     /// `true` if the command uses the request's own buffer.
     lends: bool,
 }
@@ -69,18 +71,18 @@ struct Errand {
 pub struct Queue<D> {
     volume: Volume,
     members: Box<[D]>,
-    flights: SlotTable<Flight>,
+    flights: SlotTable<RequestInFlight>,
     /// Reads and flushes that the volume has not accepted yet, oldest first.
     readers: VecDeque<Slot>,
     /// Writes and discards that the volume has not accepted yet, oldest first.
     writers: VecDeque<Slot>,
-    sent: SlotTable<Sent>,
+    sent: SlotTable<MemberSubmission>,
     /// Number of requests that are at a member as they are.
     passed: usize,
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
-    /// `true` if the volume may have work to do: since it last had none, a request came that was not
-    /// passed to a member, or a command or the last read of an emptied segment ended.
+    /// `true` if the volume may have work to do: since it last had none, a request came that was
+    /// not passed to a member, or a command or the last read of an emptied segment ended.
     is_stirred: bool,
     pool: BufPool,
     /// Completions of ended requests, for the next poll.
@@ -162,9 +164,9 @@ impl<D: Device> Queue<D> {
         self.sent.is_empty()
     }
 
-    /// Lets the requests in flight end, and then brings the volume to [rest](Rest). The caller
-    /// submits no requests meanwhile, and lets the queue [go on](Queue::go_on) afterwards.
-    pub fn come_to_rest(&mut self, now: Instant) -> Rest {
+    /// Lets the requests in flight end, and then brings the volume to [rest](RestProgress). The
+    /// caller submits no requests meanwhile, and lets the queue [go on](Queue::go_on) afterwards.
+    pub fn come_to_rest(&mut self, now: Instant) -> RestProgress {
         self.is_stirred = true;
         let mut ended = core::mem::take(&mut self.ended);
         self.take_in(now, &mut ended);
@@ -172,7 +174,7 @@ impl<D: Device> Queue<D> {
         if !self.flights.is_empty() {
             self.pump(now);
         }
-        let mut rest = Rest::Awaited;
+        let mut rest = RestProgress::Awaited;
         while self.flights.is_empty() {
             rest = self.volume.come_to_rest();
             if !self.send(now) {
@@ -181,7 +183,9 @@ impl<D: Device> Queue<D> {
         }
         self.members.iter_mut().for_each(|member| member.kick(now));
         match rest {
-            Rest::Reached if !self.is_at_rest() || !self.ended.is_empty() => Rest::Awaited,
+            RestProgress::Reached if !self.is_at_rest() || !self.ended.is_empty() => {
+                RestProgress::Awaited
+            }
             rest => rest,
         }
     }
@@ -211,11 +215,11 @@ impl<D: Device> Queue<D> {
         let any = !landed.is_empty();
         for Completion { slot, status, buf } in landed.drain(..) {
             match self.sent.remove(slot) {
-                Sent::Command(errand) => {
+                MemberSubmission::Command(errand) => {
                     self.is_stirred = true;
                     self.land(&errand, status, buf);
                 }
-                Sent::Read(slot, pin) => {
+                MemberSubmission::Read(slot, pin) => {
                     pin.end(&mut self.volume.store);
                     // The segment may be one that waits for the end of its reads.
                     self.is_stirred |= self.volume.store.has_emptied();
@@ -228,15 +232,15 @@ impl<D: Device> Queue<D> {
         any
     }
 
-    /// Processes the members' completions while all are of requests that were passed unchanged: they
-    /// are put into `done` at once.
+    /// Processes the members' completions while all are of requests that were passed unchanged:
+    /// they are put into `done` at once.
     fn take_in_reads(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
         let before = done.len();
         for member in &mut self.members {
             member.poll(now, done);
         }
         for completion in &mut done[before..] {
-            let Sent::Read(slot, pin) = *self.sent.get(completion.slot) else {
+            let MemberSubmission::Read(slot, pin) = *self.sent.get(completion.slot) else {
                 unreachable!("no command is at a member")
             };
             self.sent.discard(completion.slot);
@@ -266,19 +270,19 @@ impl<D: Device> Queue<D> {
     }
 
     /// Passes the next step of a request to the volume; fails if the volume has no room for it.
-    fn begin(&mut self, slot: Slot) -> Result<(), Busy> {
+    fn begin(&mut self, slot: Slot) -> Result<(), VolumeBusy> {
         let most = self.volume.geometry().batch_pages_max();
         let flight = self.flights.get(slot);
         let (page, pages) = flight.piece(most);
         let request = match flight.step() {
-            Step::Read => Request::Read { page, pages },
-            Step::Discard => Request::Discard { page, pages },
-            Step::Flush => Request::Flush,
-            Step::Commit => {
+            RequestStep::Read => Request::Read { page, pages },
+            RequestStep::Discard => Request::Discard { page, pages },
+            RequestStep::Flush => Request::Flush,
+            RequestStep::Commit => {
                 let (pages, data) = flight.commit();
                 Request::Commit { pages, data }
             }
-            Step::Write { fua, atomic } => {
+            RequestStep::Write { fua, atomic } => {
                 let data = flight.data(pages);
                 Request::Write { page, pages, data, fua, atomic }
             }
@@ -304,7 +308,7 @@ impl<D: Device> Queue<D> {
                 waits.push_front(reply.slot);
                 continue;
             }
-            let Flight { slot, status, buf, .. } = self.flights.remove(reply.slot);
+            let RequestInFlight { slot, status, buf, .. } = self.flights.remove(reply.slot);
             self.ended.push(Completion { slot, status, buf });
         }
         any
@@ -325,7 +329,7 @@ impl<D: Device> Queue<D> {
 
     /// Sends a command to its member; returns `false` if it has to wait.
     fn issue(&mut self, now: Instant, Command { token, member, op }: Command) -> bool {
-        if let Op::Zero { slot, first, pages } = op {
+        if let MemberOperation::Zero { slot, first, pages } = op {
             self.flights.get(slot).zero(first as usize, pages as usize);
             return true;
         }
@@ -335,17 +339,17 @@ impl<D: Device> Queue<D> {
         }
         let (mut lends, mut taken_by, mut count) = (false, None, 0);
         let (command, buf) = match op {
-            Op::Flush | Op::Zero { .. } => (Asked::Flush, None),
-            Op::Discard { at, pages } => (Asked::Discard(range(at, pages)), None),
-            Op::Write { at, pages } => {
+            MemberOperation::Flush | MemberOperation::Zero { .. } => (Asked::Flush, None),
+            MemberOperation::Discard { at, pages } => (Asked::Discard(range(at, pages)), None),
+            MemberOperation::Write { at, pages } => {
                 let bytes = self.volume.bytes(token);
                 let Some(mut buf) = self.pool.take(bytes.len()) else { return false };
                 buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
                 (Asked::Write { range: range(at, pages), fua: false }, Some(buf))
             }
-            Op::Read { at, pages, into } => {
+            MemberOperation::Read { at, pages, into } => {
                 let own = match into {
-                    Into::Host(slot, 0) => self.flights.get(slot).lend(pages),
+                    ReadDestination::Host(slot, 0) => self.flights.get(slot).lend(pages),
                     _ => None,
                 };
                 lends = own.is_some();
@@ -356,8 +360,8 @@ impl<D: Device> Queue<D> {
                 (Asked::Read(range(at, pages)), Some(buf))
             }
         };
-        let errand = Errand { token, pages: count, into: taken_by, lends };
-        let slot = self.sent.insert_with(|| Sent::Command(errand));
+        let errand = CommandInFlight { token, pages: count, into: taken_by, lends };
+        let slot = self.sent.insert_with(|| MemberSubmission::Command(errand));
         device.submit(now, Submission { slot, command, buf });
         true
     }
@@ -372,14 +376,14 @@ impl<D: Device> Queue<D> {
             return None;
         }
         let (page, pages) = whole_pages(asked);
-        let Run { member, at, pin } = Run::begin(&mut self.volume.store, page, pages)?;
+        let ReadRun { member, at, pin } = ReadRun::begin(&mut self.volume.store, page, pages)?;
         let device = &mut self.members[usize::from(member)];
         if device.room() == 0 {
             pin.end(&mut self.volume.store);
             return None;
         }
         let slot = submission.slot;
-        submission.slot = self.sent.insert_with(|| Sent::Read(slot, pin));
+        submission.slot = self.sent.insert_with(|| MemberSubmission::Read(slot, pin));
         submission.command = Asked::Read(range(at, pages));
         self.passed += 1;
         Some(device)
@@ -393,7 +397,7 @@ impl<D: Device> Queue<D> {
             return;
         }
         self.is_stirred = true;
-        let flight = Flight::new(slot, command, buf);
+        let flight = RequestInFlight::new(slot, command, buf);
         let is_write = flight.step().is_write();
         let inner = self.flights.insert(flight);
         let inner =
@@ -403,20 +407,20 @@ impl<D: Device> Queue<D> {
     }
 
     /// Processes the completion of a command of the volume.
-    fn land(&mut self, errand: &Errand, status: Status, buf: Option<Buf>) {
-        let Errand { token, pages, into, lends } = *errand;
+    fn land(&mut self, errand: &CommandInFlight, status: Status, buf: Option<Buf>) {
+        let CommandInFlight { token, pages, into, lends } = *errand;
         let bytes = pages * PAGE_BYTES;
         match (into, buf) {
-            (Some(Into::Host(slot, _)), Some(buf)) if lends => {
+            (Some(ReadDestination::Host(slot, _)), Some(buf)) if lends => {
                 self.flights.get(slot).buf = Some(buf);
             }
             (into, Some(buf)) => {
                 match into {
                     _ if !status.is_ok() => {}
-                    Some(Into::Host(slot, first)) => {
+                    Some(ReadDestination::Host(slot, first)) => {
                         self.flights.get(slot).fill(first as usize, &buf.bytes()[..bytes]);
                     }
-                    Some(Into::Volume) => {
+                    Some(ReadDestination::Volume) => {
                         self.volume.bytes_mut(token)[..bytes]
                             .copy_from_slice(&buf.bytes()[..bytes]);
                     }

@@ -1,12 +1,14 @@
 //! Reads of hosts: a read becomes one command for each run of adjacent places, and ends when the
-//! last of them has ended. A read of a single run needs no more than a [`Pin`].
+//! last of them has ended. A read of a single run needs no more than a [`PinnedPages`].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use contract::{Slot, Status};
 
-use crate::command::{Busy, Into, Op, REQUESTS_MAX, Reply, Token};
+use crate::command::{
+    CommandToken, MemberOperation, REQUESTS_MAX, ReadDestination, Reply, VolumeBusy,
+};
 use crate::map::{POISONED, UNMAPPED};
 use crate::store::{COMMANDS_MAX, Store};
 
@@ -38,9 +40,9 @@ impl Reads {
         store: &mut Store,
         slot: Slot,
         (page, pages): (u32, u32),
-    ) -> Result<(), Busy> {
+    ) -> Result<(), VolumeBusy> {
         let room = store.commands.len() + pages as usize <= COMMANDS_MAX;
-        let Some(&index) = self.free.last().filter(|_| room) else { return Err(Busy) };
+        let Some(&index) = self.free.last().filter(|_| room) else { return Err(VolumeBusy) };
         if (page..page + pages).any(|page| store.map.place(page) == POISONED) {
             return store.answer(slot, Status::MediaError);
         }
@@ -53,13 +55,17 @@ impl Reads {
                 run += 1;
             }
             let (token, member, op) = if place == UNMAPPED {
-                (Token::Collect, 0, Op::Zero { slot, first, pages: run })
+                (CommandToken::Collect, 0, MemberOperation::Zero { slot, first, pages: run })
             } else {
                 let (member, at) = store.locate(place);
                 store.segments.at_mut(place / store.geometry.segment_pages).reads += run;
                 parts += 1;
-                let read = Op::Read { at, pages: run, into: Into::Host(slot, first) };
-                (Token::Read(index, place, run), member, read)
+                let read = MemberOperation::Read {
+                    at,
+                    pages: run,
+                    into: ReadDestination::Host(slot, first),
+                };
+                (CommandToken::Read(index, place, run), member, read)
             };
             store.send(token, member, op);
             first += run;
@@ -99,25 +105,25 @@ impl Reads {
 
 /// A read of pages that lie side by side on a member: one command without an entry in the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ReadRun {
     pub(crate) member: u16,
     /// First page on the member.
     pub(crate) at: u64,
-    pub(crate) pin: Pin,
+    pub(crate) pin: PinnedPages,
 }
 
 /// Pages of a segment that are being read, so that the segment is not written again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pin {
+pub(crate) struct PinnedPages {
     segment: u32,
     pages: u32,
 }
 
-impl Run {
-    /// Begins a read of `pages` pages from `page` on; returns `None` if they do not lie side by side
-    /// in one segment.
+impl ReadRun {
+    /// Begins a read of `pages` pages from `page` on; returns `None` if they do not lie side by
+    /// side in one segment.
     #[inline]
-    pub(crate) fn begin(store: &mut Store, page: u32, pages: u32) -> Option<Run> {
+    pub(crate) fn begin(store: &mut Store, page: u32, pages: u32) -> Option<ReadRun> {
         let is_inside = page.checked_add(pages).is_some_and(|end| end <= store.geometry.pages);
         if pages == 0 || !is_inside {
             return None;
@@ -130,11 +136,11 @@ impl Run {
         }
         let (member, at) = store.locate_in((segment, offset));
         store.segments.at_mut(segment).reads += pages;
-        Some(Run { member, at, pin: Pin { segment, pages } })
+        Some(ReadRun { member, at, pin: PinnedPages { segment, pages } })
     }
 }
 
-impl Pin {
+impl PinnedPages {
     /// Notes that the read has ended.
     #[inline]
     pub(crate) fn end(self, store: &mut Store) {

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 /// A writer or a reader of fields, little-endian.
-pub(crate) enum Scribe<'a> {
+pub(crate) enum FieldCodec<'a> {
     /// The fields are written.
     Writes(&'a mut Vec<u8>),
     /// The fields are set to what is read.
@@ -27,21 +27,21 @@ macro_rules! numbers {
     };
 }
 
-impl Scribe<'_> {
+impl FieldCodec<'_> {
     numbers!(u8 u16 u32 u64 f32);
 
     /// Writes bytes, or sets them to what is read.
     pub(crate) fn bytes(&mut self, field: &mut [u8]) {
         match self {
-            Scribe::Writes(to) => to.extend_from_slice(field),
-            Scribe::Reads(from) => match from.split_at_checked(field.len()) {
+            FieldCodec::Writes(to) => to.extend_from_slice(field),
+            FieldCodec::Reads(from) => match from.split_at_checked(field.len()) {
                 Some((read, rest)) => {
                     field.copy_from_slice(read);
                     *from = rest;
                 }
-                None => *self = Scribe::Failed,
+                None => *self = FieldCodec::Failed,
             },
-            Scribe::Failed => {}
+            FieldCodec::Failed => {}
         }
     }
 
@@ -57,7 +57,7 @@ impl Scribe<'_> {
         let mut count = items as u64;
         self.u64(&mut count);
         self.check(count <= most as u64);
-        if matches!(self, Scribe::Failed) { 0 } else { count as usize }
+        if matches!(self, FieldCodec::Failed) { 0 } else { count as usize }
     }
 
     /// Writes a value, or compares it with what is read, which must be the same.
@@ -69,13 +69,13 @@ impl Scribe<'_> {
 
     /// Fails the reading unless `is_sound`.
     pub(crate) fn check(&mut self, is_sound: bool) {
-        if !is_sound && !matches!(self, Scribe::Writes(_)) {
-            *self = Scribe::Failed;
+        if !is_sound && !matches!(self, FieldCodec::Writes(_)) {
+            *self = FieldCodec::Failed;
         }
     }
 
     pub(crate) fn reads(&self) -> bool {
-        !matches!(self, Scribe::Writes(_))
+        !matches!(self, FieldCodec::Writes(_))
     }
 
     /// Writes or reads a list of pairs of a round of flushes and a number, at most `most` of them.

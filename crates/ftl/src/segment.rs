@@ -5,9 +5,9 @@ use alloc::collections::BinaryHeap;
 use alloc::vec;
 use core::cmp::Reverse;
 
-use crate::policy::Victims;
+use crate::policy::VictimRule;
 use crate::report::Wear;
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 
 /// Stands for no segment in the list of closed segments.
 const NONE: u32 = u32::MAX;
@@ -61,7 +61,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         const STATES: [State; 6] =
             [State::Free, State::Open, State::Closed, State::Victim, State::Emptied, State::Stuck];
         let mut state = self.state as u8;
@@ -239,8 +239,8 @@ impl Segments {
         entry
     }
 
-    /// Returns `true` if a segment that was closed may [wait for a flush](Segments::victim). After a
-    /// flush that covers all batches, none does.
+    /// Returns `true` if a segment that was closed may [wait for a flush](Segments::victim). After
+    /// a flush that covers all batches, none does.
     pub(crate) fn waits_for_flush(&self, durable_below: u64) -> bool {
         self.closed_below > durable_below
     }
@@ -255,7 +255,7 @@ impl Segments {
     /// repeated only after a change.
     pub(crate) fn victim(
         &mut self,
-        victims: Victims,
+        victims: VictimRule,
         written: u64,
         bounds: (u64, u64),
     ) -> Option<u32> {
@@ -269,16 +269,16 @@ impl Segments {
 
     fn search(
         &self,
-        victims: Victims,
+        victims: VictimRule,
         written: u64,
         (horizon, durable_below): (u64, u64),
     ) -> Option<u32> {
         let dense = self.dense;
         let window = match victims {
-            Victims::GreedyWindow { percent } => {
+            VictimRule::GreedyWindow { percent } => {
                 (self.closed as usize * usize::from(percent) / 100).max(1)
             }
-            Victims::AgeBenefit => self.closed as usize,
+            VictimRule::AgeBenefit => self.closed as usize,
         };
         let mut best: Option<(f64, u32)> = None;
         let mut least: Option<(u32, u32)> = None;
@@ -299,9 +299,9 @@ impl Segments {
                 continue;
             }
             let score = match victims {
-                Victims::GreedyWindow { .. } => -f64::from(entry.valid),
-                Victims::AgeBenefit if entry.valid == 0 => f64::INFINITY,
-                Victims::AgeBenefit => {
+                VictimRule::GreedyWindow { .. } => -f64::from(entry.valid),
+                VictimRule::AgeBenefit if entry.valid == 0 => f64::INFINITY,
+                VictimRule::AgeBenefit => {
                     let age = (written - entry.closed_at.min(written) + 1) as f64;
                     f64::from(dense - entry.valid) / f64::from(entry.valid) * age
                 }
@@ -319,7 +319,7 @@ impl Segments {
     }
 
     /// Writes or reads the table.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         let count = self.table.len() as u32;
         scribe.same(count.into());
         for entry in &mut self.table {
@@ -367,7 +367,7 @@ mod tests {
             segments.close(segment, 1);
         }
         let victim = |segments: &mut Segments, durable_below| {
-            segments.victim(Victims::AgeBenefit, 1, (u64::MAX, durable_below))
+            segments.victim(VictimRule::AgeBenefit, 1, (u64::MAX, durable_below))
         };
         assert_eq!([41, 51].map(|bound| victim(&mut segments, bound)), [Some(0), Some(1)]);
         assert_eq!(victim(&mut segments, 40), None);
@@ -386,7 +386,7 @@ mod tests {
         }
         (0..2).for_each(|segment| segments.close(segment, 1));
         let victim = |segments: &mut Segments, durable_below| {
-            segments.victim(Victims::AgeBenefit, 1, (u64::MAX, durable_below))
+            segments.victim(VictimRule::AgeBenefit, 1, (u64::MAX, durable_below))
         };
         assert_eq!(victim(&mut segments, 41), None);
         // Behind the table's back: only the memory of the search can say that there is none.
@@ -411,6 +411,6 @@ mod tests {
             (segments.at_mut(segment).wear, segments.at_mut(segment).valid) = (50, valid);
             segments.close(segment, 1);
         }
-        assert_eq!(segments.victim(Victims::AgeBenefit, 1, (u64::MAX, u64::MAX)), Some(1));
+        assert_eq!(segments.victim(VictimRule::AgeBenefit, 1, (u64::MAX, u64::MAX)), Some(1));
     }
 }

@@ -11,9 +11,11 @@ use core::{iter, mem};
 
 use contract::{Slot, Status};
 
-use crate::command::{Busy, Command, Op, REQUESTS_MAX, Reply, Settings, Token};
+use crate::command::{
+    Command, CommandToken, MemberOperation, REQUESTS_MAX, Reply, Settings, VolumeBusy,
+};
 use crate::discards::Discards;
-use crate::flight::Flight;
+use crate::flight::PagesInFlight;
 use crate::flush::Flusher;
 use crate::geometry::Geometry;
 use crate::layout::{BATCH_MAGIC, BatchHead, FLAG_ATOMIC, Kind, VERSION};
@@ -21,7 +23,7 @@ use crate::log::{Batch, Item, Log, Waiter};
 use crate::map::{Map, POISONED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 use crate::segment::{Segments, State};
 use crate::trend::Trend;
 
@@ -46,7 +48,7 @@ pub(crate) struct Store {
     pub(crate) segments: Segments,
     /// The logs: one for each stream, and one for lone writes if the volume has room for it.
     pub(crate) logs: Box<[Log]>,
-    pub(crate) flight: Flight,
+    pub(crate) flight: PagesInFlight,
     pub(crate) clock: Clock,
     pub(crate) trend: Trend,
     pub(crate) flusher: Flusher,
@@ -59,11 +61,11 @@ pub(crate) struct Store {
     /// `true` after a batch could not be written (three failures, or no free segment), or a flush
     /// or the write of a checkpoint failed.
     pub(crate) read_only: bool,
-    upkeep: Upkeep,
+    upkeep: StoreInternals,
 }
 
 /// State that only the store itself uses.
-struct Upkeep {
+struct StoreInternals {
     /// Segments without live pages that wait to be reused: for each, the number of the round of
     /// flushes that must end first, and the segment's index.
     emptied: VecDeque<(u64, u32)>,
@@ -76,9 +78,9 @@ struct Upkeep {
     sabotage: Option<Sabotage>,
 }
 
-impl Upkeep {
-    fn new(geometry: &Geometry) -> Upkeep {
-        Upkeep {
+impl StoreInternals {
+    fn new(geometry: &Geometry) -> StoreInternals {
+        StoreInternals {
             emptied: VecDeque::with_capacity(geometry.segments() as usize),
             unflushed_pages: 0,
             reserve: geometry.reserve(),
@@ -103,7 +105,7 @@ impl Store {
             map: Map::of(&geometry),
             segments: Segments::new(geometry.segments(), geometry.dense_pages()),
             logs: iter::repeat_n(batch, streams).chain(lone).map(log).collect(),
-            flight: Flight::new(2 * (streams + 1) * batch),
+            flight: PagesInFlight::new(2 * (streams + 1) * batch),
             trend: Trend::new(geometry.capacity),
             clock,
             flusher: Flusher::new(durable_below, REQUESTS_MAX),
@@ -113,7 +115,7 @@ impl Store {
             replies: VecDeque::with_capacity(2 * REQUESTS_MAX),
             report: Report::default(),
             read_only: false,
-            upkeep: Upkeep::new(&geometry),
+            upkeep: StoreInternals::new(&geometry),
         }
     }
 
@@ -142,7 +144,7 @@ impl Store {
     }
 
     /// Writes or reads the state of a store at rest, but for the places and heats of the map.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         scribe.u32(&mut self.clock.opened);
         self.map.hand_over(scribe);
         self.segments.hand_over(scribe);
@@ -174,17 +176,17 @@ impl Store {
             self.report.flushes += 1;
             self.upkeep.unflushed_pages = 0;
             for member in 0..self.geometry.members {
-                self.send(Token::Flush(member), member, Op::Flush);
+                self.send(CommandToken::Flush(member), member, MemberOperation::Flush);
             }
         }
     }
 
     /// Queues a command for the caller.
-    pub(crate) fn send(&mut self, token: Token, member: u16, op: Op) {
+    pub(crate) fn send(&mut self, token: CommandToken, member: u16, op: MemberOperation) {
         self.commands.push_back(Command { token, member, op });
     }
 
-    pub(crate) fn answer(&mut self, slot: Slot, status: Status) -> Result<(), Busy> {
+    pub(crate) fn answer(&mut self, slot: Slot, status: Status) -> Result<(), VolumeBusy> {
         self.replies.push_back(Reply { slot, status });
         Ok(())
     }
@@ -197,8 +199,8 @@ impl Store {
     }
 
     /// Returns the stream for pages of this heat. All pages go to one stream while writes are even,
-    /// and until the reserve is free that several streams need: moves could otherwise open a segment
-    /// for each stream, and leave none for the next move.
+    /// and until the reserve is free that several streams need: moves could otherwise open a
+    /// segment for each stream, and leave none for the next move.
     pub(crate) fn stream(&self, heat: u8) -> u8 {
         let streams = self.geometry.streams;
         if self.trend.is_even() || self.upkeep.reserve < Geometry::reserve_of(streams) {
@@ -409,7 +411,7 @@ impl Store {
         let segment = log.segment.expect("the batch's segment is open");
         let place = self.geometry.place(segment, log.flying.offset + first);
         let (member, at) = self.locate(place);
-        self.send(Token::Batch(index as u8), member, Op::Write { at, pages });
+        self.send(CommandToken::Batch(index as u8), member, MemberOperation::Write { at, pages });
         true
     }
 
@@ -564,8 +566,8 @@ impl Store {
                 self.upkeep.emptied.push_back((round, segment));
             } else if self.settings.discards {
                 let (member, at) = self.locate(self.geometry.place(segment, 0));
-                let op = Op::Discard { at, pages: self.geometry.segment_pages };
-                let token = Token::Discard(segment);
+                let op = MemberOperation::Discard { at, pages: self.geometry.segment_pages };
+                let token = CommandToken::Discard(segment);
                 self.send(token, member, op);
             } else {
                 self.segments.release(segment);

@@ -5,30 +5,30 @@ use core::mem;
 use core::ops::{Deref, DerefMut};
 
 /// Memory that a caller lends a volume. It is given back when the volume ends.
-pub struct Lent<T: 'static> {
+pub struct LentMemory<T: 'static> {
     slice: &'static mut [T],
     give_back: fn(&'static mut [T]),
 }
 
-impl<T> Lent<T> {
+impl<T> LentMemory<T> {
     /// Returns lent memory, and the function that takes it back.
-    pub fn new(slice: &'static mut [T], give_back: fn(&'static mut [T])) -> Lent<T> {
-        Lent { slice, give_back }
+    pub fn new(slice: &'static mut [T], give_back: fn(&'static mut [T])) -> LentMemory<T> {
+        LentMemory { slice, give_back }
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for LentMemory<T> {
     fn drop(&mut self) {
         (self.give_back)(mem::take(&mut self.slice));
     }
 }
 
 /// Lent memory for the map of a volume: the places of its pages, and their heats.
-pub struct Memory {
+pub struct MapMemory {
     /// Memory for the places.
-    pub places: Lent<u32>,
+    pub places: LentMemory<u32>,
     /// Memory for the heats.
-    pub heat: Lent<u8>,
+    pub heat: LentMemory<u8>,
 }
 
 /// A table of the map.
@@ -36,7 +36,7 @@ pub(crate) enum Table<T: 'static> {
     /// The table is in memory of the volume.
     Own(Box<[T]>),
     /// The table is in memory of the volume's caller, which may pass it on to another process.
-    Lent(Lent<T>),
+    Lent(LentMemory<T>),
 }
 
 impl<T> Deref for Table<T> {
@@ -66,7 +66,7 @@ impl<T: Copy> Table<T> {
     ///
     /// # Panics
     /// Panics if the memory has another size.
-    pub(crate) fn move_to(&mut self, lent: Lent<T>) {
+    pub(crate) fn move_to(&mut self, lent: LentMemory<T>) {
         lent.slice.copy_from_slice(self);
         *self = Table::Lent(lent);
     }

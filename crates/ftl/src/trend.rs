@@ -1,6 +1,6 @@
 //! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
 
-use crate::scribe::Scribe;
+use crate::scribe::FieldCodec;
 
 /// The mean heat (recent write frequency) of written pages below which the volume's writes become
 /// even; they stay even up to [`UNEVEN_ABOVE`]. While hosts write all pages equally often, a page
@@ -53,7 +53,7 @@ impl Trend {
     }
 
     /// Writes or reads the averages.
-    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+    pub(crate) fn hand_over(&mut self, scribe: &mut FieldCodec<'_>) {
         scribe.f32(&mut self.heat);
         scribe.f32(&mut self.live);
         scribe.u16(&mut self.victims);

@@ -11,12 +11,12 @@ use zerocopy::little_endian::U64;
 use crate::checkpoint::Checkpointer;
 use crate::chores::Tally;
 use crate::collect::Collector;
-use crate::command::{Busy, Command, REQUESTS_MAX, Reply, Request, Token};
-use crate::flight::Bound;
+use crate::command::{Command, CommandToken, REQUESTS_MAX, Reply, Request, VolumeBusy};
+use crate::flight::RequiredStream;
 use crate::geometry::{COMMIT_PAGES_MAX, Geometry};
 use crate::layout::{Kind, PAGE_BYTES, page_sum};
 use crate::log::{Item, Waiter};
-use crate::map::{Short, UNMAPPED};
+use crate::map::{MapShortage, UNMAPPED};
 use crate::reads::Reads;
 use crate::report::Report;
 use crate::sabotage::Sabotage;
@@ -73,8 +73,8 @@ impl Volume {
         self.tally.clone()
     }
 
-    /// Publishes the counters for [`chores`](Volume::chores). `writes_wait` means that hosts' writes
-    /// wait for the volume.
+    /// Publishes the counters for [`chores`](Volume::chores). `writes_wait` means that hosts'
+    /// writes wait for the volume.
     pub(crate) fn publish(&self, writes_wait: bool) {
         let (store, free) = (&self.store, self.store.segments.free());
         let is_short = writes_wait && !store.may_open();
@@ -84,13 +84,13 @@ impl Volume {
     /// Takes a request. Its reply comes by [`reply`](Volume::reply), often right after this call.
     ///
     /// # Errors
-    /// Returns [`Busy`] if the request has to wait for room: it was not taken.
-    pub fn submit(&mut self, slot: Slot, request: Request<'_>) -> Result<(), Busy> {
+    /// Returns [`VolumeBusy`] if the request has to wait for room: it was not taken.
+    pub fn submit(&mut self, slot: Slot, request: Request<'_>) -> Result<(), VolumeBusy> {
         if self.store.replies.len() + REQUESTS_MAX > self.store.replies.capacity() {
-            return Err(Busy);
+            return Err(VolumeBusy);
         }
         let (page, pages) = match request {
-            Request::Flush if !self.store.flusher.has_room() => return Err(Busy),
+            Request::Flush if !self.store.flusher.has_room() => return Err(VolumeBusy),
             Request::Flush => {
                 self.store.wait_for_flush(slot);
                 return Ok(());
@@ -112,7 +112,7 @@ impl Volume {
             _ if self.store.read_only => self.store.answer(slot, Status::ReadOnly),
             Request::Discard { .. } => {
                 let is_taken = self.store.discards.push(slot, page, page + pages);
-                is_taken.then_some(()).ok_or(Busy)
+                is_taken.then_some(()).ok_or(VolumeBusy)
             }
             Request::Write { data, fua, atomic, .. } => {
                 self.write(slot, page..page + pages, data, fua, atomic)
@@ -121,7 +121,7 @@ impl Volume {
         }
     }
 
-    fn commit(&mut self, slot: Slot, pages: &[U64], data: &[u8]) -> Result<(), Busy> {
+    fn commit(&mut self, slot: Slot, pages: &[U64], data: &[u8]) -> Result<(), VolumeBusy> {
         let store = &mut self.store;
         match refusal(&store.geometry, pages) {
             Some(status) => store.answer(slot, status),
@@ -140,7 +140,7 @@ impl Volume {
         data: &[u8],
         fua: bool,
         atomic: bool,
-    ) -> Result<(), Busy> {
+    ) -> Result<(), VolumeBusy> {
         let store = &mut self.store;
         let pages = list.len() as u32;
         let bytes = if store.settings.data { pages as usize * PAGE_BYTES } else { 0 };
@@ -150,17 +150,17 @@ impl Volume {
         let discards = &store.discards;
         let waits = || list.clone().any(|page| discards.overlaps(page, page + 1));
         if (!discards.is_empty() && waits()) || !store.flusher.has_room() {
-            return Err(Busy);
+            return Err(VolumeBusy);
         }
         // What the collector has opened of its reserve is the collector's, to the last page.
         if store.segments.free() < store.reserve() {
             self.collector.pace.hurry();
-            return Err(Busy);
+            return Err(VolumeBusy);
         }
         let stream = match store.flight.bound(list.clone()) {
-            Bound::Split => return Err(Busy),
-            Bound::To(stream) => stream,
-            Bound::Free => {
+            RequiredStream::Split => return Err(VolumeBusy),
+            RequiredStream::To(stream) => stream,
+            RequiredStream::Free => {
                 let heat: u32 = list.clone().map(|p| u32::from(store.map.next_heat(p))).sum();
                 store.stream((heat / pages) as u8)
             }
@@ -171,13 +171,13 @@ impl Volume {
         let log = &mut store.logs[usize::from(stream)];
         if !log.takes(pages as usize, 0, may_open) {
             self.end_wait(stream, may_open);
-            return Err(Busy);
+            return Err(VolumeBusy);
         }
         match store.map.hold(list.clone()) {
-            Err(Short::Full) => return store.answer(slot, Status::NoSpace),
-            Err(Short::ForNow) => {
+            Err(MapShortage::Full) => return store.answer(slot, Status::NoSpace),
+            Err(MapShortage::ForNow) => {
                 store.flusher.want(store.map.last_round());
-                return Err(Busy);
+                return Err(VolumeBusy);
             }
             Ok(()) => {}
         }
@@ -252,8 +252,8 @@ impl Volume {
         self.standing() != before
     }
 
-    /// Returns `true` while [`advance`](Volume::advance) may have more to do after a command has left
-    /// or a reply was taken: there is work that no request stands for.
+    /// Returns `true` while [`advance`](Volume::advance) may have more to do after a command has
+    /// left or a reply was taken: there is work that no request stands for.
     pub(crate) fn is_busy(&self) -> bool {
         let Volume { store, collector, checkpointer, .. } = self;
         !(collector.is_idle() && checkpointer.is_idle() && store.discards.is_empty())
@@ -269,19 +269,20 @@ impl Volume {
     }
 
     /// Returns the bytes of a write command: whole pages, or less on members without data.
-    pub fn bytes(&self, token: Token) -> &[u8] {
+    pub fn bytes(&self, token: CommandToken) -> &[u8] {
         match token {
-            Token::Batch(log) => self.store.logs[usize::from(log)].flying.bytes(),
-            Token::Checkpoint => self.checkpointer.bytes(),
-            Token::Superblock(member) => self.checkpointer.superblock_bytes(member),
+            CommandToken::Batch(log) => self.store.logs[usize::from(log)].flying.bytes(),
+            CommandToken::Checkpoint => self.checkpointer.bytes(),
+            CommandToken::Superblock(member) => self.checkpointer.superblock_bytes(member),
             _ => &[],
         }
     }
 
-    /// Returns the memory for the data of a read whose command says [`Into::Volume`](crate::Into).
-    pub fn bytes_mut(&mut self, token: Token) -> &mut [u8] {
+    /// Returns the memory for the data of a read whose command says
+    /// [`ReadDestination::Volume`](crate::ReadDestination).
+    pub fn bytes_mut(&mut self, token: CommandToken) -> &mut [u8] {
         match token {
-            Token::Collect => self.collector.bytes_mut(),
+            CommandToken::Collect => self.collector.bytes_mut(),
             _ => &mut [],
         }
     }
@@ -302,18 +303,20 @@ impl Volume {
     }
 
     /// Completes a command with the status of its member.
-    pub fn complete(&mut self, token: Token, status: Status) {
+    pub fn complete(&mut self, token: CommandToken, status: Status) {
         let store = &mut self.store;
         match token {
-            Token::Read(index, place, pages) => {
+            CommandToken::Read(index, place, pages) => {
                 self.reads.end(store, index, (place, pages), status);
             }
-            Token::Batch(log) if status.is_ok() => store.land(usize::from(log)),
-            Token::Batch(log) => store.repeat(usize::from(log)),
-            Token::Collect => self.collector.end(store, status),
-            Token::Flush(_) => store.end_flush(status),
-            Token::Discard(segment) => store.segments.release(segment),
-            Token::Checkpoint | Token::Superblock(_) => self.checkpointer.end(store, status),
+            CommandToken::Batch(log) if status.is_ok() => store.land(usize::from(log)),
+            CommandToken::Batch(log) => store.repeat(usize::from(log)),
+            CommandToken::Collect => self.collector.end(store, status),
+            CommandToken::Flush(_) => store.end_flush(status),
+            CommandToken::Discard(segment) => store.segments.release(segment),
+            CommandToken::Checkpoint | CommandToken::Superblock(_) => {
+                self.checkpointer.end(store, status)
+            }
         }
     }
 }

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use contract::{Buf, BufPool, SizeClass, Turn};
-use nearflash_io::fuse::{Channel, MESSAGE_BYTES_MAX, Message, mount, mounted};
+use contract::{Buf, BufPool, SizeClass, TurnOutcome};
+use nearflash_io::fuse::{Channel, FuseRequest, MESSAGE_BYTES_MAX, mount, mounted};
 use nearflash_io::{Clock, Owner, Ring, SpinPolicy, carve, run};
 use proto::fuse::{
-    Agreement, Attributes, Entry, Head, Listing, Opened, Operation, Request, Sizes, Span, is_write,
-    parse,
+    Agreement, Attributes, FileSystemSizes, Listing, ListingEntry, NodeEntry, OpenReply, Operation,
+    ReplyMessage, Request, is_write, parse,
 };
 use wire::fuse::{Errno, ROOT, open_flag};
 
@@ -51,7 +51,7 @@ struct Options {
 /// A reply to the kernel. `Data` is a buffer and the number of bytes to send from it.
 enum Answer {
     Nothing,
-    Head(Head),
+    Head(ReplyMessage),
     Data(Buf, usize),
 }
 
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for message in messages.drain(..) {
             null.serve(&mut channel, message);
         }
-        (!channel.has_ended()).then_some(Turn { progressed, wake_at: None })
+        (!channel.has_ended()).then_some(TurnOutcome { progressed, wake_at: None })
     });
     match channel.failure() {
         Some(error) => Err(format!("the kernel has refused a message: {error}").into()),
@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 impl Null {
-    fn serve(&mut self, channel: &mut Channel, message: Message) {
+    fn serve(&mut self, channel: &mut Channel, message: FuseRequest) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (head, rest) = message.parts();
         let behind = if is_write(head) { rest.len() } else { 0 };
@@ -110,7 +110,7 @@ impl Null {
         let answer = match parse(&scratch, behind) {
             Ok(request) => self.answer(&request),
             Err(mistake) => match mistake.unique {
-                Some(unique) => Answer::Head(Head::error(unique, mistake.errno)),
+                Some(unique) => Answer::Head(ReplyMessage::error(unique, mistake.errno)),
                 None => Answer::Nothing,
             },
         };
@@ -121,7 +121,7 @@ impl Null {
             Answer::Nothing => channel.ignore(),
             Answer::Head(head) => channel.reply(head.bytes(), None),
             Answer::Data(buf, bytes) => {
-                channel.reply(Head::data(unique, bytes).bytes(), Some((buf, 0..bytes)));
+                channel.reply(ReplyMessage::data(unique, bytes).bytes(), Some((buf, 0..bytes)));
             }
         }
     }
@@ -134,8 +134,8 @@ impl Null {
         Attributes { ino, size, blocks: size / 512, mode, links, ..Attributes::default() }
     }
 
-    fn entry(&self, ino: u64) -> Entry {
-        Entry {
+    fn entry(&self, ino: u64) -> NodeEntry {
+        NodeEntry {
             generation: 0,
             attributes: self.attributes(ino),
             name_cached: CACHED,
@@ -145,24 +145,24 @@ impl Null {
 
     fn answer(&mut self, request: &Request<'_>) -> Answer {
         let (unique, node) = (request.unique, request.node);
-        let opened = |flags| Head::opened(unique, Opened { handle: 0, flags });
+        let opened = |flags| ReplyMessage::opened(unique, OpenReply { handle: 0, flags });
         Answer::Head(match &request.operation {
             Operation::Init(greeting) => match Agreement::with(greeting) {
                 Ok(Some(agreed)) => agreed.reply(unique),
                 Ok(None) => Agreement::reply_other_major(unique),
-                Err(errno) => Head::error(unique, errno),
+                Err(errno) => ReplyMessage::error(unique, errno),
             },
             Operation::Lookup(name) if node == ROOT && *name == NAME => {
-                Head::entry(unique, &self.entry(FILE))
+                ReplyMessage::entry(unique, &self.entry(FILE))
             }
-            Operation::Lookup(_) => Head::error(unique, Errno::NOENT),
+            Operation::Lookup(_) => ReplyMessage::error(unique, Errno::NOENT),
             Operation::Forget(_) => return Answer::Nothing,
             Operation::GetAttr { .. } | Operation::SetAttr { .. } => {
-                Head::attributes(unique, &self.attributes(node), CACHED)
+                ReplyMessage::attributes(unique, &self.attributes(node), CACHED)
             }
             Operation::Open { .. } => opened(open_flag::PARALLEL_DIRECT_WRITES),
             Operation::Create { .. } => {
-                Head::created(unique, &self.entry(FILE), Opened { handle: 0, flags: 0 })
+                ReplyMessage::created(unique, &self.entry(FILE), OpenReply { handle: 0, flags: 0 })
             }
             Operation::OpenDir { .. } => opened(0),
             Operation::Read { offset, bytes, .. } => {
@@ -171,14 +171,14 @@ impl Null {
                 buf.zero_prefix(bytes);
                 return Answer::Data(buf, bytes);
             }
-            Operation::Write { bytes, .. } => Head::size(unique, *bytes),
+            Operation::Write { bytes, .. } => ReplyMessage::size(unique, *bytes),
             Operation::ReadDir { cookie, with_attributes, bytes, .. } => {
                 let mut buf = self.outbox.take(*bytes as usize).expect("as for a read");
                 let mut listing = Listing::new(buf.prefix_mut(*bytes as usize));
                 let entry = self.entry(FILE);
                 let mode = entry.attributes.mode;
                 if *cookie == 0 {
-                    let place = Span { ino: FILE, next: 1, mode, name: NAME };
+                    let place = ListingEntry { ino: FILE, next: 1, mode, name: NAME };
                     listing.add(&place, with_attributes.then_some(&entry));
                 }
                 let bytes = listing.len();
@@ -186,15 +186,18 @@ impl Null {
             }
             Operation::StatFs => {
                 let blocks = self.size / 4096;
-                Head::sizes(unique, &Sizes { block_bytes: 4096, blocks, ..Sizes::default() })
+                ReplyMessage::sizes(
+                    unique,
+                    &FileSystemSizes { block_bytes: 4096, blocks, ..FileSystemSizes::default() },
+                )
             }
             Operation::Unlink(_)
             | Operation::Flush { .. }
             | Operation::Release { .. }
             | Operation::ReleaseDir { .. }
             | Operation::Fsync { .. }
-            | Operation::Destroy => Head::done(unique),
-            _ => Head::error(unique, Errno::NOSYS),
+            | Operation::Destroy => ReplyMessage::done(unique),
+            _ => ReplyMessage::error(unique, Errno::NOSYS),
         })
     }
 }

@@ -13,17 +13,17 @@ const BEGIN: Duration = Duration::from_micros(50);
 
 /// The waits of a thread for a processor, from its start to the moment of the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct CpuWaits {
     /// The time for which the thread was runnable but not running.
     time: Duration,
     /// The number of times that the thread was scheduled in.
     runs: u64,
 }
 
-impl Waits {
+impl CpuWaits {
     /// Returns the time since `earlier` for which the thread waited because others ran. It leaves
     /// out 50 µs for each time that the thread was scheduled in.
-    pub fn since(&self, earlier: &Waits) -> Duration {
+    pub fn since(&self, earlier: &CpuWaits) -> Duration {
         let runs = u32::try_from(self.runs.saturating_sub(earlier.runs)).unwrap_or(u32::MAX);
         self.time.saturating_sub(earlier.time).saturating_sub(BEGIN.saturating_mul(runs))
     }
@@ -45,7 +45,7 @@ impl ThreadAccount {
 
     /// Returns the waits since the start of the thread; `None` once the thread has ended. A wait
     /// counts from its end on.
-    pub fn waits(&self) -> Option<Waits> {
+    pub fn waits(&self) -> Option<CpuWaits> {
         let mut text = [0; 64];
         let length = self.file.read_at(&mut text, 0).ok()?;
         parse(std::str::from_utf8(&text[..length]).ok()?)
@@ -54,10 +54,10 @@ impl ThreadAccount {
 
 /// Parses the text of a `schedstat` file: its second number, the wait in nanoseconds, and its
 /// third, the count of runs. `None` if one is missing or no number.
-fn parse(text: &str) -> Option<Waits> {
+fn parse(text: &str) -> Option<CpuWaits> {
     let mut numbers = text.split_whitespace().skip(1).map(|number| number.parse().ok());
     let (nanos, runs) = (numbers.next()??, numbers.next()??);
-    Some(Waits { time: Duration::from_nanos(nanos), runs })
+    Some(CpuWaits { time: Duration::from_nanos(nanos), runs })
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn accounts_are_read_as_the_kernel_writes_them() {
-        let waits = Waits { time: Duration::from_micros(4_200), runs: 3 };
+        let waits = CpuWaits { time: Duration::from_micros(4_200), runs: 3 };
         assert_eq!(parse("918 4200000 3\n"), Some(waits));
         assert_eq!((parse("918"), parse("918 4200000")), (None, None));
         assert_eq!(parse(""), None);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_often_begins_to_run_is_not_kept_waiting() {
-        let waits = |micros, runs| Waits { time: Duration::from_micros(micros), runs };
+        let waits = |micros, runs| CpuWaits { time: Duration::from_micros(micros), runs };
         let before = waits(1_000, 10);
         assert_eq!(waits(21_000, 2_010).since(&before), Duration::ZERO);
         assert_eq!(waits(21_000, 15).since(&before), Duration::from_micros(19_750));

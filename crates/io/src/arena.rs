@@ -61,21 +61,21 @@ impl Arena {
     /// All buffers that were carved are in the arena, and nothing refers to their bytes.
     pub(crate) unsafe fn unmap(self) {
         // SAFETY: the caller promises that nothing refers to the mapping.
-        unsafe { Span { base: self.base, len: self.len }.unmap() };
+        unsafe { MappedRange { base: self.base, len: self.len }.unmap() };
     }
 }
 
 /// An arena that is unmapped when it is dropped, unless its buffers were taken out: what is made of
 /// several parts leaves nothing behind if one of them cannot be made.
-pub(crate) struct Fresh(Option<Arena>);
+pub(crate) struct ArenaGuard(Option<Arena>);
 
-impl Fresh {
+impl ArenaGuard {
     /// Maps memory and carves it into buffers.
     ///
     /// # Errors
     /// Fails as [`carve`] does.
-    pub(crate) fn carve(class: SizeClass) -> Result<Fresh, Error> {
-        carve(&[class]).map(|arena| Fresh(Some(arena)))
+    pub(crate) fn carve(class: SizeClass) -> Result<ArenaGuard, Error> {
+        carve(&[class]).map(|arena| ArenaGuard(Some(arena)))
     }
 
     /// Returns the first byte of the mapping.
@@ -84,16 +84,17 @@ impl Fresh {
     }
 
     /// Returns the buffers and the range of their mapping, which stays.
-    pub(crate) fn keep(mut self) -> (Span, Vec<Buf>) {
+    pub(crate) fn keep(mut self) -> (MappedRange, Vec<Buf>) {
         let Arena { base, len, bufs } = self.0.take().expect("it was not taken");
-        (Span { base, len }, bufs)
+        (MappedRange { base, len }, bufs)
     }
 }
 
-impl Drop for Fresh {
+impl Drop for ArenaGuard {
     fn drop(&mut self) {
         if let Some(arena) = self.0.take() {
-            // SAFETY: no buffer was taken out, and whoever knows the base uses it with buffers only.
+            // SAFETY: no buffer was taken out, and whoever knows the base uses it with buffers
+            // only.
             unsafe { arena.unmap() };
         }
     }
@@ -101,12 +102,12 @@ impl Drop for Fresh {
 
 /// The range of a mapping whose buffers were taken out of their arena.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub(crate) struct MappedRange {
     base: *mut u8,
     len: usize,
 }
 
-impl Span {
+impl MappedRange {
     /// Unmaps the memory.
     ///
     /// # Safety

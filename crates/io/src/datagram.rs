@@ -2,7 +2,8 @@
 //!
 //! This module deliberately leaves out sending and receiving (`lane`).
 
-// UNSAFETY: options of the socket are read and written by pointers, and chance is drawn into an array.
+// UNSAFETY: options of the socket are read and written by pointers, and chance is drawn into an
+// array.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
@@ -13,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use wire::packets::{PacketHead, PacketHelloBody, PacketKind};
 
 use crate::Error;
-use crate::taken::Ports;
+use crate::taken::PortProtocol;
 
 /// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
 /// limits may make them smaller.
@@ -41,7 +42,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e: rustix::io::Errno| said(e.into());
     let socket = socket_of(address).map_err(fail)?;
     let bind = || rustix::net::bind(&socket, &address).map_err(std::io::Error::from);
-    Ports::Udp.bind(address, bind).map_err(said)?;
+    PortProtocol::Udp.bind(address, bind).map_err(said)?;
     // Only now, so that another server's address was refused.
     share(&socket).map_err(fail)?;
     let address = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from).map_err(fail)?;

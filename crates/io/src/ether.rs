@@ -182,8 +182,8 @@ fn takes_tags_off(socket: impl AsFd, interface: &str) -> bool {
     is_told && flags[1] & ETH_FLAG_RXVLAN != 0
 }
 
-/// Has the kernel answer a command about an interface (`linux/ethtool.h`) in the command's own words.
-/// Returns `false` if the driver cannot tell.
+/// Has the kernel answer a command about an interface (`linux/ethtool.h`) in the command's own
+/// words. Returns `false` if the driver cannot tell.
 ///
 /// # Safety
 /// The command, which is the first word, has no more words than these.
@@ -201,7 +201,7 @@ unsafe fn ask_driver<const N: usize>(
 
 /// The answer to something that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum BusyPolicy {
     /// Repeats the attempt for some time, because the kernel may not yet have freed the resource of
     /// a killed server.
     Waits,
@@ -209,7 +209,7 @@ pub(crate) enum Patience {
     Fails,
 }
 
-impl Patience {
+impl BusyPolicy {
     /// Makes the attempt. One that waits repeats it up to [`TRIES`] times, `PAUSE` apart, while it
     /// fails because something is still in use (`EADDRINUSE` or `EBUSY`).
     pub(crate) fn attempt<T>(
@@ -220,7 +220,7 @@ impl Patience {
     }
 
     /// Attempts to take a resource that the kernel frees only with a killed server's ring.
-    /// `Patience::Waits` repeats the attempt for some seconds while it fails with `EBUSY`.
+    /// `BusyPolicy::Waits` repeats the attempt for some seconds while it fails with `EBUSY`.
     pub(crate) fn attempt_after_ring<T>(
         self,
         attempt: impl FnMut() -> std::io::Result<T>,
@@ -235,7 +235,7 @@ impl Patience {
         mut attempt: impl FnMut() -> std::io::Result<T>,
     ) -> std::io::Result<T> {
         let passing = [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
-        let mut is_known = self == Patience::Fails;
+        let mut is_known = self == BusyPolicy::Fails;
         self.repeat(MEMORY_TRIES, MEMORY_PAUSE, &passing, || {
             let result = attempt();
             if let Err(error) = &result
@@ -257,7 +257,7 @@ impl Patience {
         passing: &[i32],
         mut attempt: impl FnMut() -> std::io::Result<T>,
     ) -> std::io::Result<T> {
-        let waits = if self == Patience::Waits { tries } else { 0 };
+        let waits = if self == BusyPolicy::Waits { tries } else { 0 };
         for _ in 0..waits {
             match attempt() {
                 Err(e) if e.raw_os_error().is_some_and(|errno| passing.contains(&errno)) => {
@@ -289,7 +289,7 @@ pub(crate) struct EtherPort {
     /// passes it.
     pub(crate) claim: Option<Arc<OwnedFd>>,
     /// The answer to a card that is in use.
-    pub(crate) patience: Patience,
+    pub(crate) patience: BusyPolicy,
 }
 
 impl EtherPort {
@@ -307,7 +307,7 @@ impl EtherPort {
                 card.mac
             )));
         }
-        let patience = Patience::Waits;
+        let patience = BusyPolicy::Waits;
         let claim = patience.attempt(|| claim(&card, port)).map_err(|e| {
             let hint = match e.kind() {
                 std::io::ErrorKind::AddrInUse => " (is another server running there?)",
@@ -324,7 +324,7 @@ impl EtherPort {
     /// # Errors
     /// Fails if the interface is missing.
     pub(crate) fn adopt(at: &EtherCard, port: u16) -> Result<EtherPort, Error> {
-        let (card, patience) = (Card::find(at.interface())?, Patience::Waits);
+        let (card, patience) = (Card::find(at.interface())?, BusyPolicy::Waits);
         Ok(EtherPort { card, port, claim: None, patience })
     }
 
@@ -343,7 +343,7 @@ impl EtherPort {
         let Some((port, claim)) = free else {
             return Err(Error::new(format!("cannot find a free port at {interface}")));
         };
-        Ok(EtherPort { card, port, claim: Some(Arc::new(claim)), patience: Patience::Fails })
+        Ok(EtherPort { card, port, claim: Some(Arc::new(claim)), patience: BusyPolicy::Fails })
     }
 
     /// Opens a packet socket that receives the frames for the port.
@@ -430,8 +430,8 @@ pub(crate) fn is_claim(socket: impl AsFd) -> bool {
     sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
 }
 
-/// Returns the index of the interface at which a socket, which another process passed, claims a port
-/// or receives frames; `None` if it does neither.
+/// Returns the index of the interface at which a socket, which another process passed, claims a
+/// port or receives frames; `None` if it does neither.
 pub(crate) fn interface_of(socket: impl AsFd) -> Option<i32> {
     if is_claim(&socket) {
         let own = SocketAddrUnix::try_from(rustix::net::getsockname(&socket).ok()?).ok()?;

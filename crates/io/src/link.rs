@@ -20,33 +20,33 @@ pub const DESCRIPTORS_MAX: usize = 250;
 /// Bytes of the control message with [`DESCRIPTORS_MAX`] descriptors.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
-/// An end of a stream to another process. A clone made by [`try_clone`](Link::try_clone) is the
-/// same end, so that one thread can read while another writes.
+/// An end of a stream to another process. A clone made by [`try_clone`](ProcessLink::try_clone) is
+/// the same end, so that one thread can read while another writes.
 #[derive(Debug)]
-pub struct Link {
+pub struct ProcessLink {
     stream: UnixStream,
 }
 
-impl Link {
+impl ProcessLink {
     /// Connects to the process that listens on the Unix socket at `path`.
     ///
     /// # Errors
     /// Fails if nobody listens there, or this user may not connect.
-    pub fn connect(path: &Path) -> Result<Link> {
-        UnixStream::connect(path).map(Link::new)
+    pub fn connect(path: &Path) -> Result<ProcessLink> {
+        UnixStream::connect(path).map(ProcessLink::new)
     }
 
     /// Wraps an accepted stream.
-    pub fn new(stream: UnixStream) -> Link {
-        Link { stream }
+    pub fn new(stream: UnixStream) -> ProcessLink {
+        ProcessLink { stream }
     }
 
     /// Returns another handle to this end of the stream.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
-    pub fn try_clone(&self) -> Result<Link> {
-        self.stream.try_clone().map(Link::new)
+    pub fn try_clone(&self) -> Result<ProcessLink> {
+        self.stream.try_clone().map(ProcessLink::new)
     }
 
     /// Sets the time limit of a read and a write; `None` for no limit.
@@ -136,7 +136,7 @@ impl Link {
     /// Fills `bytes`, which must come without descriptors.
     ///
     /// # Errors
-    /// Fails as [`receive`](Link::receive) does.
+    /// Fails as [`receive`](ProcessLink::receive) does.
     pub fn receive_plain(&self, bytes: &mut [u8]) -> Result<()> {
         (&self.stream).read_exact(bytes)
     }
@@ -159,9 +159,9 @@ mod tests {
     use std::fs::File;
     use std::io::Seek;
 
-    fn pair() -> (Link, Link) {
+    fn pair() -> (ProcessLink, ProcessLink) {
         let (one, other) = UnixStream::pair().unwrap();
-        (Link::new(one), Link::new(other))
+        (ProcessLink::new(one), ProcessLink::new(other))
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use crate::ether::{self, EtherPort};
 use crate::lane::open::open_card;
 use crate::lane::xdp::card::CardSocket;
-use crate::taken::Ports;
+use crate::taken::PortProtocol;
 use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UdpLanes, UnixPath};
@@ -81,13 +81,13 @@ pub struct Listener {
 /// A handle to a listener's sockets, by which they are passed to another process. It does not keep
 /// the listener open.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ListenerHandle {
     sockets: Vec<Weak<OwnedFd>>,
     endpoint: Endpoint,
     stays: Option<Arc<AtomicBool>>,
 }
 
-impl Kept {
+impl ListenerHandle {
     /// Returns the sockets; `None` if the listener is closed. A listener for packets has one for
     /// each worker, and one that holds the port at an Ethernet card.
     pub fn sockets(&self) -> Option<Vec<Arc<OwnedFd>>> {
@@ -126,7 +126,7 @@ impl Listener {
             };
             Error::system(format!("cannot listen on {address}{hint}"), e)
         };
-        let listener = Ports::Tcp.bind(address, || TcpListener::bind(address));
+        let listener = PortProtocol::Tcp.bind(address, || TcpListener::bind(address));
         let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         if let Some(name) = &options.congestion {
@@ -308,8 +308,8 @@ impl Listener {
         Ok(Listener { file, ..Listener::over(Arc::new(socket), endpoint) })
     }
 
-    /// Adds the further sockets that another process had at the address, in their order there, those
-    /// of further lanes, and the one that holds an Ethernet port.
+    /// Adds the further sockets that another process had at the address, in their order there,
+    /// those of further lanes, and the one that holds an Ethernet port.
     ///
     /// # Errors
     /// Fails if a socket does not receive packets at the address.
@@ -364,14 +364,14 @@ impl Listener {
 
     /// Returns a handle to pass the listener's sockets to another process, even after the listener
     /// was moved.
-    pub fn keep(&self) -> Kept {
+    pub fn keep(&self) -> ListenerHandle {
         let stays = self.file.as_ref().map(SocketFile::stays);
         let sockets = [self].into_iter().chain(&self.also).flat_map(|lane| {
             let claim = lane.ether_port.as_ref().and_then(|ether_port| ether_port.claim.as_ref());
             [&lane.socket].into_iter().chain(&lane.others).chain(claim)
         });
         let sockets = sockets.map(Arc::downgrade).collect();
-        Kept { sockets, endpoint: self.endpoint.clone(), stays }
+        ListenerHandle { sockets, endpoint: self.endpoint.clone(), stays }
     }
 
     /// Returns the listener with TLS for its connections, or without.
@@ -395,8 +395,8 @@ impl Listener {
     }
 }
 
-/// Returns the endpoint of the lane behind the first to which a socket belongs; `None` if it belongs to
-/// none.
+/// Returns the endpoint of the lane behind the first to which a socket belongs; `None` if it
+/// belongs to none.
 fn lane_of(socket: &OwnedFd, endpoint: &Endpoint) -> Option<Endpoint> {
     match endpoint {
         Endpoint::Packets(lanes) => {

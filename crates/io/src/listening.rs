@@ -1,5 +1,5 @@
-//! The addresses at which a process listens, and the interfaces that lead to them, from the kernel's
-//! tables in `/proc`. Deliberately not here: reading the tables.
+//! The addresses at which a process listens, and the interfaces that lead to them, from the
+//! kernel's tables in `/proc`. Deliberately not here: reading the tables.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ const UNCONNECTED: &str = "07";
 
 /// The place at which a socket listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ListeningAddress {
     /// An address of TCP or UDP; the word is `tcp` or `udp`.
     Address(&'static str, SocketAddr),
     /// The packets of the interface of this index.
@@ -22,7 +22,7 @@ pub enum Place {
 /// Returns the places at which a process listens for other machines. `links` are the targets of the
 /// links in its folder `fd`, and `table` returns a file of its folder `net`, empty if it cannot be
 /// read.
-pub fn listening(links: &[String], table: impl Fn(&str) -> String) -> BTreeSet<Place> {
+pub fn listening(links: &[String], table: impl Fn(&str) -> String) -> BTreeSet<ListeningAddress> {
     let inode = |link: &String| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
     let inodes: BTreeSet<String> = links.iter().filter_map(inode).collect();
     let mut places = BTreeSet::new();
@@ -36,14 +36,14 @@ pub fn listening(links: &[String], table: impl Fn(&str) -> String) -> BTreeSet<P
             let [_, local, _, is, _, _, _, _, _, inode, ..] = &columns[..] else { continue };
             let address = parse_address(local).filter(|address| !address.ip().is_loopback());
             if is == state && inodes.contains(inode) {
-                places.extend(address.map(|address| Place::Address(protocol, address)));
+                places.extend(address.map(|address| ListeningAddress::Address(protocol, address)));
             }
         }
     }
     for columns in rows(&table("packet")) {
         let [_, _, _, _, index, _, _, _, inode, ..] = &columns[..] else { continue };
         if inodes.contains(inode) {
-            places.extend(index.parse().ok().map(Place::Packets));
+            places.extend(index.parse().ok().map(ListeningAddress::Packets));
         }
     }
     places
@@ -73,8 +73,8 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Returns the interface whose subnet has a local address, by the table `route`: that of the longest
-/// route without a gateway.
+/// Returns the interface whose subnet has a local address, by the table `route`: that of the
+/// longest route without a gateway.
 pub fn interface_to(address: Ipv4Addr, routes: &str) -> Option<String> {
     let number = |text: &String| u32::from_str_radix(text, 16).ok();
     let address = u32::from_ne_bytes(address.octets());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{Instant, Turn};
+use contract::{Instant, TurnOutcome};
 
 use crate::{Clock, Reactor};
 
@@ -33,7 +33,7 @@ pub fn run(
     reactor: &impl Reactor,
     clock: &Clock,
     policy: SpinPolicy,
-    mut turn: impl FnMut(Instant) -> Option<Turn>,
+    mut turn: impl FnMut(Instant) -> Option<TurnOutcome>,
 ) {
     let mut progressed_at = clock.now();
     loop {

@@ -13,20 +13,21 @@ use contract::{
     Migrate, NetEvent, SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{
-    LANES_MAX, PacketKey, Packets, PeerAddress, Policy, Route, Sealed, Settings, Shape, Shaped,
-    TransportSettings,
+    LANES_MAX, PacketKey, Packets, PeerAddress, Policy, Route, SealSettings, Settings, Shape,
+    ShapedLane, TransportSettings,
 };
 
-use crate::arena::Fresh;
+use crate::arena::ArenaGuard;
 use crate::clock::TurnClock;
 use crate::ether::{EtherPort, PORTS_BYTES};
 use crate::lane::open::open_card;
 use crate::lane::{
-    AnyLane, CHUNK_BYTES, CardSocket, HEAD_BYTES, LaneSizes, RECEIVED_MAX, SocketKind, SocketLane,
-    Trial, XdpLane,
+    AnyLane, CHUNK_BYTES, CardSocket, EmulatedLink, HEAD_BYTES, LaneSizes, RECEIVED_MAX,
+    SocketKind, SocketLane, XdpLane,
 };
 use crate::{
-    ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, datagram,
+    ClientTls, ConnectionBalancer, Endpoint, Error, Listener, Network, Ring, Sockets,
+    SocketsConfig, datagram,
 };
 
 /// The bit in the numbers of the receive buffers for packet connections.
@@ -57,11 +58,11 @@ const NEVER: Instant = Instant::from_nanos(u64::MAX);
 const CHUNKS_MIN: usize = 16;
 
 /// Connections over packets, by a lane of any kind.
-type CardPackets = Packets<Shaped<AnyLane>>;
+type CardPackets = Packets<ShapedLane<AnyLane>>;
 
 /// Dials that failed before they had a socket.
 #[derive(Default)]
-struct Failures {
+struct FailedDials {
     /// The events that report the failed dials.
     events: Vec<NetEvent>,
     /// The number of failed dials so far.
@@ -69,7 +70,7 @@ struct Failures {
 }
 
 /// The times at which a packet transport has to be polled.
-struct Pace {
+struct PollSchedule {
     clock: TurnClock,
     /// The time until which the transport needs no poll unless a lane has work, so that turns skip
     /// it; zero after any call to the transport.
@@ -92,8 +93,8 @@ pub struct PacketSockets {
     server: Option<Endpoint>,
     /// The key that encrypts packets to the server.
     key: Option<PacketKey>,
-    failures: Failures,
-    pace: Pace,
+    failures: FailedDials,
+    pace: PollSchedule,
     connections_max: usize,
     frames_max: usize,
     /// `true` if the next poll takes packets first; alternates.
@@ -135,14 +136,15 @@ impl PacketSockets {
     /// smallest of the carriers' limits.
     fn carry(
         &mut self,
-        roads: Vec<Road>,
+        roads: Vec<LaneCarrier>,
         window: Option<u16>,
         (dials, key): (bool, Option<PacketKey>),
     ) -> Result<CardPackets, Error> {
-        let trial = Trial::of_environment()?;
-        let is_over_udp = matches!(roads[0].over, Over::Socket(_, SocketKind::Udp { .. }));
+        let trial = EmulatedLink::of_environment()?;
+        let is_over_udp = matches!(roads[0].over, CarrierSocket::Socket(_, SocketKind::Udp { .. }));
         let head = if is_over_udp { UDP_BYTES } else { PORTS_BYTES };
-        let least = |of: fn(&Road) -> usize| roads.iter().map(of).min().expect("there is a road");
+        let least =
+            |of: fn(&LaneCarrier) -> usize| roads.iter().map(of).min().expect("there is a road");
         let (mut packet_bytes, kept) = (least(|road| road.packet_bytes), least(|road| road.kept));
         if let Some(trial) = &trial {
             packet_bytes = trial.packet_bytes(head, packet_bytes);
@@ -156,12 +158,12 @@ impl PacketSockets {
             true => (landings, blocks),
             false => (4 * landings, 4 * blocks),
         };
-        let sealed = key.map(|key| -> Result<Sealed, Error> {
+        let sealed = key.map(|key| -> Result<SealSettings, Error> {
             let chance = crate::random::secret();
-            Ok(Sealed { key, chance, packets_max: Sealed::PACKETS_MAX })
+            Ok(SealSettings { key, chance, packets_max: SealSettings::PACKETS_MAX })
         });
         // Divided dials are for measurements: a client has one association with its server.
-        let divided = trial.as_ref().filter(|_| dials).map_or(1, Trial::associations);
+        let divided = trial.as_ref().filter(|_| dials).map_or(1, EmulatedLink::associations);
         let settings = Settings {
             secret: crate::random::secret(),
             sealed: sealed.transpose()?,
@@ -183,9 +185,9 @@ impl PacketSockets {
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
         let shape = trial.as_ref().and_then(|trial| trial.shape(head));
         self.further = dials.then_some((sizes, shape));
-        let bufs = Fresh::carve(UP)?;
+        let bufs = ArenaGuard::carve(UP)?;
         let lanes = self.pave(roads, sizes)?;
-        let lanes = lanes.into_iter().map(|lane| Shaped::new(lane, shape)).collect();
+        let lanes = lanes.into_iter().map(|lane| ShapedLane::new(lane, shape)).collect();
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
         let mut packets = Packets::new(settings, lanes, numbered(bufs));
@@ -198,7 +200,7 @@ impl PacketSockets {
 
     /// Creates a lane over each carrier. If one lane cannot be made, the lanes made before it are
     /// taken back, so that the next dial can make them.
-    fn pave(&self, roads: Vec<Road>, sizes: LaneSizes) -> Result<Vec<AnyLane>, Error> {
+    fn pave(&self, roads: Vec<LaneCarrier>, sizes: LaneSizes) -> Result<Vec<AnyLane>, Error> {
         let mut lanes = Vec::with_capacity(roads.len());
         for (number, road) in roads.into_iter().enumerate() {
             match self.lane(number, road, sizes) {
@@ -213,12 +215,12 @@ impl PacketSockets {
     }
 
     /// Creates lane `number` over a carrier.
-    fn lane(&self, number: usize, road: Road, sizes: LaneSizes) -> Result<AnyLane, Error> {
+    fn lane(&self, number: usize, road: LaneCarrier, sizes: LaneSizes) -> Result<AnyLane, Error> {
         Ok(match road.over {
-            Over::Socket(socket, kind) => {
+            CarrierSocket::Socket(socket, kind) => {
                 AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
             }
-            Over::Card(card, ether_port) => {
+            CarrierSocket::Card(card, ether_port) => {
                 let (of, most) = ((&self.ring, number), (sizes.packet_bytes, sizes.spares));
                 AnyLane::Xdp(XdpLane::new(of, *card, ether_port, most)?)
             }
@@ -241,7 +243,7 @@ impl PacketSockets {
                 PeerAddress::Ethernet { .. } => Err(Error::new("cards are opened at the start")),
             };
             match opened {
-                Ok(lane) => packets.add_lane(Shaped::new(AnyLane::Socket(lane), shape)),
+                Ok(lane) => packets.add_lane(ShapedLane::new(AnyLane::Socket(lane), shape)),
                 Err(error) => {
                     tracing::debug!(%error, "cannot open a lane to a further peer_address");
                     packets.forgo_lane();
@@ -263,7 +265,7 @@ impl PacketSockets {
             }
             Endpoint::Packets(lanes) => {
                 let socket = Arc::new(datagram::connect(lanes.first())?);
-                let road = Road::over_udp(socket, lanes.first(), true);
+                let road = LaneCarrier::over_udp(socket, lanes.first(), true);
                 let mut packets = self.carry(vec![road], lanes.window, key)?;
                 let peer_addresses = lanes.all().iter().copied().map(PeerAddress::Internet);
                 packets.dial_to(&peer_addresses.collect::<Vec<_>>());
@@ -276,7 +278,7 @@ impl PacketSockets {
 
     /// Opens the cards for a server on Ethernet segments, and returns the carriers and the routes
     /// to the server. A card that cannot be opened costs speed, not correctness, if another can.
-    fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Route>), Error> {
+    fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<LaneCarrier>, Vec<Route>), Error> {
         let (mut ether_ports, mut roads, mut routes) = (Vec::new(), Vec::new(), Vec::new());
         let mut opened: Vec<&str> = Vec::new();
         let mut failure = Error::new(format!("{at} names no server; expected INTERFACE/MAC"));
@@ -332,7 +334,7 @@ impl PacketSockets {
         let (mut roads, mut peer_addresses) = (Vec::new(), [None; LANES_MAX]);
         let all = [&mut listener].into_iter().chain(&mut lanes);
         for (lane, place) in all.zip(&mut peer_addresses) {
-            let (road, peer_address) = Road::at_lane(lane)?;
+            let (road, peer_address) = LaneCarrier::at_lane(lane)?;
             roads.push(road);
             *place = Some(peer_address);
         }
@@ -347,46 +349,46 @@ impl PacketSockets {
 }
 
 /// Opens a local card for a client; `via` selects the kernel's interface (AF_XDP or packet socket).
-fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(EtherPort, Road), Error> {
+fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(EtherPort, LaneCarrier), Error> {
     let ether_port = EtherPort::call(card.interface())?;
     // Memory of a card that is opened stays, so nothing may fail afterwards that can fail before.
     ether_port.packet_bytes()?;
     let road = match open_card(&ether_port, (card.interface(), via), 1)? {
-        Some(socket) => Road::over_card(Box::new(socket), &ether_port)?,
-        None => Road::over_ether(Arc::new(ether_port.open()?), &ether_port)?,
+        Some(socket) => LaneCarrier::over_card(Box::new(socket), &ether_port)?,
+        None => LaneCarrier::over_ether(Arc::new(ether_port.open()?), &ether_port)?,
     };
     Ok((ether_port, road))
 }
 
 /// The socket or card under a lane.
-enum Over {
+enum CarrierSocket {
     Socket(Arc<OwnedFd>, SocketKind),
     Card(Box<CardSocket>, EtherPort),
 }
 
 /// The carrier of a future lane: a socket or card, and the limits that determine the lane's sizes.
-struct Road {
-    over: Over,
+struct LaneCarrier {
+    over: CarrierSocket,
     /// Bytes of the largest packet.
     packet_bytes: usize,
     /// Bytes of received packets that the kernel buffers for the socket.
     kept: usize,
 }
 
-impl Road {
+impl LaneCarrier {
     /// Returns the carrier of a listener's first lane, and the address that is announced to clients
     /// for it.
-    fn at_lane(lane: &mut Listener) -> Result<(Road, PeerAddress), Error> {
+    fn at_lane(lane: &mut Listener) -> Result<(LaneCarrier, PeerAddress), Error> {
         let (card, socket) = (lane.card.take(), lane.socket.clone());
         match (lane.endpoint(), lane.ether_port.as_deref()) {
             (Endpoint::Packets(lanes), _) => {
                 let address = lanes.first();
-                Ok((Road::over_udp(socket, address, false), PeerAddress::Internet(address)))
+                Ok((LaneCarrier::over_udp(socket, address, false), PeerAddress::Internet(address)))
             }
             (_, Some(ether_port)) => {
                 let road = match card {
-                    Some(card) => Road::over_card(card, ether_port)?,
-                    None => Road::over_ether(socket, ether_port)?,
+                    Some(card) => LaneCarrier::over_card(card, ether_port)?,
+                    None => LaneCarrier::over_ether(socket, ether_port)?,
                 };
                 Ok((
                     road,
@@ -398,7 +400,7 @@ impl Road {
     }
 
     /// Returns the carrier over a UDP socket that is bound to an address, or connected to it.
-    fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> Road {
+    fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> LaneCarrier {
         let kept = kept_by(&socket);
         // Within the machine nothing but the socket's memory is a bottleneck.
         let most = match address.ip().is_loopback() {
@@ -408,29 +410,33 @@ impl Road {
         let most = most.max(Settings::PACKET_BYTES_MIN);
         let path = dials.then(|| datagram::path_bytes(&socket, address)).flatten();
         let packet_bytes = path.unwrap_or(most).clamp(Settings::PACKET_BYTES_MIN, most);
-        Road {
-            over: Over::Socket(socket, SocketKind::Udp { is_connected: dials }),
+        LaneCarrier {
+            over: CarrierSocket::Socket(socket, SocketKind::Udp { is_connected: dials }),
             packet_bytes,
             kept,
         }
     }
 
     /// Returns the carrier over a packet socket at an Ethernet card.
-    fn over_ether(socket: Arc<OwnedFd>, ether_port: &EtherPort) -> Result<Road, Error> {
+    fn over_ether(socket: Arc<OwnedFd>, ether_port: &EtherPort) -> Result<LaneCarrier, Error> {
         let (packet_bytes, kept) = (ether_port.packet_bytes()?, kept_by(&socket));
-        Ok(Road { over: Over::Socket(socket, SocketKind::at(ether_port)), packet_bytes, kept })
+        Ok(LaneCarrier {
+            over: CarrierSocket::Socket(socket, SocketKind::at(ether_port)),
+            packet_bytes,
+            kept,
+        })
     }
 
     /// Returns the carrier over an AF_XDP socket at an Ethernet card.
-    fn over_card(card: Box<CardSocket>, ether_port: &EtherPort) -> Result<Road, Error> {
+    fn over_card(card: Box<CardSocket>, ether_port: &EtherPort) -> Result<LaneCarrier, Error> {
         let packet_bytes = ether_port.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
         let kept = RECEIVED_MAX * CHUNK_BYTES;
-        Ok(Road { over: Over::Card(card, ether_port.clone()), packet_bytes, kept })
+        Ok(LaneCarrier { over: CarrierSocket::Card(card, ether_port.clone()), packet_bytes, kept })
     }
 }
 
 /// Returns the receive buffers for packet connections, with their numbers.
-fn numbered(bufs: Fresh) -> Vec<Buf> {
+fn numbered(bufs: ArenaGuard) -> Vec<Buf> {
     let numbered = |buf: Buf| {
         let index = buf.index() | OF_PACKETS;
         Buf::new(buf.into_bytes(), index)
@@ -469,8 +475,8 @@ impl Network for PacketSockets {
             ether_ports: Vec::new(),
             server: None,
             key: None,
-            failures: Failures::default(),
-            pace: Pace { clock: TurnClock::NEW, rests_until: Instant::ZERO },
+            failures: FailedDials::default(),
+            pace: PollSchedule { clock: TurnClock::NEW, rests_until: Instant::ZERO },
             connections_max,
             frames_max,
             packets_first: false,
@@ -480,7 +486,7 @@ impl Network for PacketSockets {
         })
     }
 
-    fn join(&mut self, spread: Arc<Spread>, worker: usize) {
+    fn join(&mut self, spread: Arc<ConnectionBalancer>, worker: usize) {
         self.place = (worker, spread.hand_over_number());
         self.streams.join(spread, worker);
     }
@@ -720,9 +726,13 @@ mod tests {
 
     const SIZES: LaneSizes = LaneSizes { landings: 32, spares: 0, blocks: 4, packet_bytes: 1200 };
 
-    fn road(kind: SocketKind) -> Road {
+    fn road(kind: SocketKind) -> LaneCarrier {
         let socket = datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        Road { over: Over::Socket(Arc::new(socket), kind), packet_bytes: 1200, kept: 1 << 20 }
+        LaneCarrier {
+            over: CarrierSocket::Socket(Arc::new(socket), kind),
+            packet_bytes: 1200,
+            kept: 1 << 20,
+        }
     }
 
     #[test]

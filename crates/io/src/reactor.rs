@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::{Dial, ListenerId, Transport};
 use packets::PacketKey;
 
-use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
+use crate::{ClientTls, ConnectionBalancer, Endpoint, Error, Listener, SocketsConfig, Waker};
 
 /// A thread's interface for waiting on the kernel. Dispatch is static, so the loop over a
 /// [`Ring`](crate::Ring) costs nothing more for it.
@@ -33,12 +33,12 @@ pub trait Reactor: Sized {
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
-    fn bell(&self) -> Result<Bell, Error>;
+    fn bell(&self) -> Result<ReadyDescriptor, Error>;
 }
 
 /// A descriptor that is readable when a reactor has events.
 #[derive(Debug)]
-pub struct Bell {
+pub struct ReadyDescriptor {
     pub(crate) fd: OwnedFd,
     /// `true` for a descriptor that stays readable until the holder reads it (an eventfd); `false`
     /// for a descriptor that is readable while the reactor has events.
@@ -58,7 +58,7 @@ pub trait Network: Dial + Transport + Sized {
     fn new(reactor: &Self::Reactor, config: SocketsConfig) -> Result<Self, Error>;
 
     /// Joins the workers among which `spread` distributes connections, as worker number `worker`.
-    fn join(&mut self, spread: Arc<Spread>, worker: usize);
+    fn join(&mut self, spread: Arc<ConnectionBalancer>, worker: usize);
 
     /// Accepts connections from `listener`.
     ///

@@ -11,7 +11,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::reactor::Bell;
+use crate::reactor::ReadyDescriptor;
 use crate::{Error, Reactor};
 
 /// A descriptor that is readable when a reactor's thread must run: an `epoll(7)` instance over the
@@ -19,7 +19,7 @@ use crate::{Error, Reactor};
 #[derive(Debug)]
 pub struct Readiness {
     epoll: OwnedFd,
-    bell: Bell,
+    bell: ReadyDescriptor,
     timer: OwnedFd,
     /// The time that the timer is set to; `None` if it is not set.
     set: Option<Instant>,

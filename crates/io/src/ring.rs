@@ -1,6 +1,7 @@
 //! The io_uring instance of one thread, shared by the thread's sockets and devices.
 
-// UNSAFETY: submission entries carry raw pointers; `push` passes on its caller's promise about them.
+// UNSAFETY: submission entries carry raw pointers; `push` passes on its caller's promise about
+// them.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use io_uring::{Builder, IoUring, cqueue, opcode, squeue, types};
 use packets::LANES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::reactor::Bell;
+use crate::reactor::ReadyDescriptor;
 use crate::{Arena, Error, Reactor, Waker, probe};
 
 /// The owner of a completion. Each owner has an inbox of its own.
@@ -82,8 +83,8 @@ struct Watch {
     is_armed: bool,
 }
 
-/// The numbers of the ring's own completions: of the waker, of the end of a watch, and of the watched
-/// descriptor of the first lane. Those of further lanes follow.
+/// The numbers of the ring's own completions: of the waker, of the end of a watch, and of the
+/// watched descriptor of the first lane. Those of further lanes follow.
 const OF_WAKER: u64 = 0;
 const OF_UNWATCH: u64 = 1;
 const OF_WATCH: u64 = 2;
@@ -180,8 +181,8 @@ impl Ring {
         self.inner.borrow_mut().watches[lane] = Some(watch);
     }
 
-    /// Ends the watch of a lane, so that the ring lets go of the descriptor. In a forked child, leaves
-    /// the parent's ring as it is.
+    /// Ends the watch of a lane, so that the ring lets go of the descriptor. In a forked child,
+    /// leaves the parent's ring as it is.
     pub(crate) fn unwatch(&self, lane: usize) {
         let mut inner = self.inner.borrow_mut();
         let is_armed = inner.watches[lane].take().is_some_and(|watch| watch.is_armed);
@@ -295,14 +296,14 @@ impl Reactor for Ring {
 
     /// Returns an eventfd that signals completions. With deferred task work, the ring's own
     /// descriptor would become readable only after the work is run.
-    fn bell(&self) -> Result<Bell, Error> {
+    fn bell(&self) -> Result<ReadyDescriptor, Error> {
         let fail = |e| Error::system("cannot make a descriptor that tells of events", e);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fd = eventfd(0, flags).map_err(|e| fail(std::io::Error::from(e)))?;
         let registered = self.with_submitter(|s| s.register_eventfd(fd.as_raw_fd()));
         registered.map_err(fail)?;
         self.inner.borrow_mut().has_bell = true;
-        Ok(Bell { fd, is_counter: true })
+        Ok(ReadyDescriptor { fd, is_counter: true })
     }
 }
 
@@ -414,8 +415,8 @@ mod tests {
         assert!(ring.has_submitted_all());
         // The child shares the table of descriptors, so that it keeps none of other tests open.
         let flags = libc::CLONE_FILES | libc::SIGCHLD;
-        // SAFETY: the child has a copy of the memory, calls what is under test, which takes no lock,
-        // and ends.
+        // SAFETY: the child has a copy of the memory, calls what is under test, which takes no
+        // lock, and ends.
         unsafe {
             let child = libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t;
             assert!(child >= 0);

@@ -1,9 +1,9 @@
 //! The vector of a send operation: pieces of memory that make up several frames.
 
-use contract::{Frame, Insecurity};
+use contract::{Frame, TlsFailure};
 
 use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
-use crate::tls::{Secured, Stage};
+use crate::tls::{SealedRecords, TlsState};
 
 /// Maximum number of frames in one send.
 pub(crate) const FRAMES_MAX: usize = 64;
@@ -25,8 +25,8 @@ const STAGE_BYTES: usize = 16 << 10;
 /// one piece. Bodies are sent from where they are.
 pub(crate) struct SendBlock {
     pub(crate) header: libc::msghdr,
-    /// `pieces[..count]` is the vector; [`PIECES_MAX`] suffice for a head and a body each, as a tail
-    /// is one piece with the next head, and the last tail.
+    /// `pieces[..count]` is the vector; [`PIECES_MAX`] suffice for a head and a body each, as a
+    /// tail is one piece with the next head, and the last tail.
     pieces: [libc::iovec; PIECES_MAX],
     count: usize,
     stage: [u8; STAGE_BYTES],
@@ -40,7 +40,7 @@ pub(crate) struct SendBlock {
     /// Number of frames in the vector.
     pub(crate) frames: usize,
     /// The sealed records of a TLS send, kept once the vector has been used for TLS.
-    sealed: Option<Box<Stage>>,
+    sealed: Option<Box<SealedRecords>>,
     /// `true` if the vector consists of the sealed records.
     is_sealed: bool,
 }
@@ -107,10 +107,10 @@ impl SendBlock {
     /// Fails if a frame cannot be sealed; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,
-        secured: &mut Secured,
+        secured: &mut TlsState,
         frames: impl Iterator<Item = &'a Frame>,
-    ) -> Result<(), Insecurity> {
-        let sealed = self.sealed.get_or_insert_with(Stage::new);
+    ) -> Result<(), TlsFailure> {
+        let sealed = self.sealed.get_or_insert_with(SealedRecords::new);
         sealed.seal(secured, frames)?;
         let (start, len) = (sealed.bytes().as_ptr(), sealed.len);
         (self.frames, self.is_sealed) = (sealed.frames, true);

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::{Ticket, TryLock};
 
-use crate::tls::Secured;
+use crate::tls::TlsState;
 
 /// A socket that is between two workers, or two processes.
 #[derive(Debug)]
 pub struct WaitingSocket {
     pub(crate) socket: OwnedFd,
     /// The keys of a TLS connection, which cannot be passed to another process.
-    pub(crate) secured: Option<Box<Secured>>,
+    pub(crate) secured: Option<Box<TlsState>>,
     /// The number of the worker in whose number of connections this connection is included.
     pub(crate) counted: usize,
 }
@@ -36,7 +36,7 @@ impl WaitingSocket {
 /// A table of sockets that are on their way between workers or processes, found by ticket.
 #[derive(Debug)]
 pub(crate) struct SocketTable {
-    places: Box<[Place]>,
+    places: Box<[SocketEntry]>,
     /// The number of tickets issued so far.
     tickets: AtomicU64,
     /// The number of occupied places.
@@ -44,7 +44,7 @@ pub(crate) struct SocketTable {
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct SocketEntry {
     /// [`FREE`], [`BUSY`], or the ticket plus [`FIRST`].
     state: AtomicU64,
     shelved: TryLock<Option<WaitingSocket>>,
@@ -59,7 +59,7 @@ const FIRST: u64 = 2;
 impl SocketTable {
     /// Creates a table of `places` empty places.
     pub(crate) fn new(places: usize) -> SocketTable {
-        let places = (0..places).map(|_| Place::default()).collect();
+        let places = (0..places).map(|_| SocketEntry::default()).collect();
         SocketTable { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
     }
 
@@ -95,7 +95,7 @@ impl SocketTable {
 
     /// Claims a place in this state for the calling thread, beginning the search at the ticket's
     /// place; `None` if no place is in this state.
-    fn claim(&self, ticket: Ticket, state: u64) -> Option<&Place> {
+    fn claim(&self, ticket: Ticket, state: u64) -> Option<&SocketEntry> {
         let first = (ticket.0 % self.places.len() as u64) as usize;
         let (before, behind) = self.places.split_at(first);
         behind.iter().chain(before).find(|place| {
@@ -106,7 +106,7 @@ impl SocketTable {
     }
 }
 
-impl Place {
+impl SocketEntry {
     /// Stores `shelved` in the place and returns the previous content. Only the thread that has
     /// claimed the place may call this function.
     fn exchange(&self, shelved: Option<WaitingSocket>) -> Option<WaitingSocket> {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-use contract::{Happening, ListenerId, Opening, Ticket};
+use contract::{CompletedPrelude, ListenerId, ServerEvent, Ticket};
 
 use crate::Waker;
 use crate::socket_table::{SocketTable, WaitingSocket};
-use crate::tls::Secured;
+use crate::tls::TlsState;
 
 /// Maximum number of sockets that a worker has given away and that are still on the socket table.
 const GIVEN_MAX: usize = 256;
@@ -21,11 +21,11 @@ const LANDING_MAX: usize = 4096;
 /// The distribution of new connections: each goes to the worker that has the fewest, whichever
 /// worker accepted it. (The kernel's hash, `SO_REUSEPORT`, would distribute them at random.)
 #[derive(Debug)]
-pub struct Spread {
-    workers: Vec<Desk>,
+pub struct ConnectionBalancer {
+    workers: Vec<WorkerEntry>,
     /// The queue of the hand-over thread, which takes the sockets of connections that leave for
     /// another process.
-    hand_over: Desk,
+    hand_over: WorkerEntry,
     /// The workers that get new connections: bit `n` stands for worker `n`.
     open_to: AtomicU64,
     /// Number of connections of all workers and of the hand-over thread (`total`), and the number
@@ -38,46 +38,46 @@ pub struct Spread {
 
 /// The part of a worker's state that other threads may access.
 #[derive(Debug, Default)]
-struct Desk {
+struct WorkerEntry {
     connections: AtomicUsize,
     /// `true` if connections have arrived. Saves the worker a look at the queue in every turn.
     has_arrivals: AtomicBool,
     /// The sending end of the queue of new connections for the worker, and the worker's waker;
     /// empty until the worker's thread runs.
-    reach: OnceLock<(Sender<Arrival>, Waker)>,
+    reach: OnceLock<(Sender<AcceptedConnection>, Waker)>,
 }
 
 /// A connection that was accepted and is on its way to the worker that will serve it.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct AcceptedConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) listener: ListenerId,
     /// The keys of a TLS connection; `None` without TLS.
-    pub(crate) secured: Option<Box<Secured>>,
+    pub(crate) secured: Option<Box<TlsState>>,
     /// The outcome of the protocol's prelude; `None` without a prelude.
-    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) opening: Option<Box<CompletedPrelude>>,
 }
 
-impl Arrival {
+impl AcceptedConnection {
     /// Returns a connection on which no bytes were exchanged yet.
-    pub(crate) fn new(socket: OwnedFd, listener: ListenerId) -> Arrival {
-        Arrival { socket, listener, secured: None, opening: None }
+    pub(crate) fn new(socket: OwnedFd, listener: ListenerId) -> AcceptedConnection {
+        AcceptedConnection { socket, listener, secured: None, opening: None }
     }
 }
 
 /// Logs that a connection is closed because the maximum is reached.
 pub(crate) fn turned_away() {
-    Happening::RefusedFull.count();
+    ServerEvent::RefusedFull.count();
     tracing::warn!("connection refused: this server has its maximum of connections");
 }
 
-impl Spread {
+impl ConnectionBalancer {
     /// Returns a distribution over `workers` workers, at most 64.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
-        Arc::new(Spread {
-            workers: (0..workers).map(|_| Desk::default()).collect(),
-            hand_over: Desk::default(),
+        Arc::new(ConnectionBalancer {
+            workers: (0..workers).map(|_| WorkerEntry::default()).collect(),
+            hand_over: WorkerEntry::default(),
             open_to: AtomicU64::new(u64::MAX),
             total: AtomicUsize::new(0),
             connections_max: AtomicUsize::new(usize::MAX),
@@ -102,7 +102,7 @@ impl Spread {
 
     /// Makes `worker` reachable, and returns the queue of connections that other workers accept for
     /// it. Called once by the worker's thread, before its first turn.
-    pub(crate) fn register(&self, worker: usize, waker: Waker) -> Receiver<Arrival> {
+    pub(crate) fn register(&self, worker: usize, waker: Waker) -> Receiver<AcceptedConnection> {
         let (arrivals, inbox) = channel();
         let reach = self.workers[worker].reach.set((arrivals, waker));
         reach.expect("a worker registers once");
@@ -131,8 +131,8 @@ impl Spread {
     /// Counts a connection for the worker that has the fewest, and returns that worker's number.
     /// Running workers come first, of them those that are open to new connections.
     fn least_loaded(&self) -> usize {
-        let starts = |desk: &Desk| desk.reach.get().is_none();
-        let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
+        let starts = |desk: &WorkerEntry| desk.reach.get().is_none();
+        let load = |desk: &WorkerEntry| desk.connections.load(Ordering::Relaxed);
         let open_to = self.open_to.load(Ordering::Relaxed);
         let (worker, desk) = self
             .workers
@@ -146,7 +146,7 @@ impl Spread {
 
     /// Sends a connection to `worker`. The connection must already be included in that worker's
     /// number of connections.
-    pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
+    pub(crate) fn hand_over(&self, worker: usize, arrival: AcceptedConnection) {
         let desk = &self.workers[worker];
         let (arrivals, waker) =
             desk.reach.get().expect("whoever hands over runs, and so do others");
@@ -164,12 +164,12 @@ impl Spread {
         has.load(Ordering::Acquire) && has.swap(false, Ordering::AcqRel)
     }
 
-    /// Puts the socket of a connection that moves from worker `from` to worker `to` onto the socket table.
-    /// Returns the ticket with which `to` takes it.
+    /// Puts the socket of a connection that moves from worker `from` to worker `to` onto the socket
+    /// table. Returns the ticket with which `to` takes it.
     pub(crate) fn shelve(
         &self,
         socket: OwnedFd,
-        secured: Option<Box<Secured>>,
+        secured: Option<Box<TlsState>>,
         from: usize,
         to: usize,
     ) -> Ticket {
@@ -204,8 +204,8 @@ impl Spread {
         self.gone(self.hand_over_number());
     }
 
-    /// Removes the socket with this ticket from the socket table and closes it, because no worker has room
-    /// for the connection.
+    /// Removes the socket with this ticket from the socket table and closes it, because no worker
+    /// has room for the connection.
     pub fn discard(&self, ticket: Ticket) {
         if let Some(shelved) = self.socket_table.take(ticket) {
             self.gone(shelved.counted);
@@ -222,13 +222,14 @@ impl Spread {
         WaitingSocket { counted: worker, ..shelved }
     }
 
-    /// Puts a socket back onto the socket table for which a worker or the hand-over thread had no room.
+    /// Puts a socket back onto the socket table for which a worker or the hand-over thread had no
+    /// room.
     pub fn shelve_again(&self, ticket: Ticket, shelved: WaitingSocket) {
         self.socket_table.put(ticket, shelved);
     }
 
     /// Moves the count of a connection to another worker. The connection counts there first, so
-    /// that [`has_any`](Spread::has_any) never misses it.
+    /// that [`has_any`](ConnectionBalancer::has_any) never misses it.
     fn recount(&self, from: usize, to: usize) {
         self.desk(to).connections.fetch_add(1, Ordering::SeqCst);
         self.desk(from).connections.fetch_sub(1, Ordering::SeqCst);
@@ -243,7 +244,7 @@ impl Spread {
     }
 
     /// Returns the desk of a worker, or of the hand-over thread.
-    fn desk(&self, number: usize) -> &Desk {
+    fn desk(&self, number: usize) -> &WorkerEntry {
         self.workers.get(number).unwrap_or(&self.hand_over)
     }
 
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn new_connections_pass_by_workers_that_are_closed() {
-        let spread = Spread::new(3);
+        let spread = ConnectionBalancer::new(3);
         spread.open_to(0b101);
         assert_eq!([spread.place(), spread.place(), spread.place()], [0, 2, 0]);
         spread.open_to(0);
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_socket_on_its_way_is_counted_once() {
-        let spread = Spread::new(2);
+        let spread = ConnectionBalancer::new(2);
         assert_eq!(spread.place(), 0);
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let ticket = spread.shelve(socket.into(), None, 0, 1);
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn sockets_leave_for_another_process_and_come_from_it() {
-        let (here, there) = (Spread::new(1), Spread::new(2));
+        let (here, there) = (ConnectionBalancer::new(1), ConnectionBalancer::new(2));
         assert_eq!((here.place(), there.place()), (0, 0));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let ticket = here.shelve(socket.into(), None, 0, here.hand_over_number());
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_may_be_whoever_has_them() {
-        let spread = Spread::new(2);
+        let spread = ConnectionBalancer::new(2);
         spread.bound(3);
         let placed: Vec<Option<usize>> = (0..4).map(|_| spread.let_in()).collect();
         assert_eq!(placed, [Some(0), Some(1), Some(0), None]);
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn connections_go_where_there_are_fewest() {
-        let spread = Spread::new(3);
+        let spread = ConnectionBalancer::new(3);
         let placed: Vec<usize> = (0..7).map(|_| spread.place()).collect();
         assert_eq!(placed, [0, 1, 2, 0, 1, 2, 0]);
         spread.gone(1);

@@ -17,12 +17,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A kind of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ports {
+pub(crate) enum PortProtocol {
     Tcp,
     Udp,
 }
 
-impl Ports {
+impl PortProtocol {
     /// Makes an attempt to bind `address`, and makes it again while its port is in use: for about a
     /// second if a process has it, else longer, as the kernel may still free what a killed server
     /// had. A process of the same user whose descriptors cannot be read is not detected.
@@ -68,13 +68,13 @@ impl Ports {
     /// Returns the kernel's tables of sockets in the network namespace of this thread.
     fn files(self) -> [&'static str; 2] {
         match self {
-            Ports::Tcp => ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"],
-            Ports::Udp => ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"],
+            PortProtocol::Tcp => ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"],
+            PortProtocol::Udp => ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"],
         }
     }
 
-    /// Returns the sockets in a table of the kernel that receive at this address. Those that have no
-    /// file any more are about to be freed.
+    /// Returns the sockets in a table of the kernel that receive at this address. Those that have
+    /// no file any more are about to be freed.
     fn sockets(self, table: &str, address: SocketAddr) -> Vec<Socket> {
         const LISTENS: &str = "0A";
         let of = |line: &str| {
@@ -82,7 +82,7 @@ impl Ports {
             let local = local_address(words.nth(1)?)?;
             let (state, uid) = (words.nth(1)?, words.nth(3)?.parse().ok()?);
             let inode = words.nth(1)?.parse().ok()?;
-            let receives = self == Ports::Udp || state == LISTENS;
+            let receives = self == PortProtocol::Udp || state == LISTENS;
             (receives && inode != 0 && meet(local, address)).then_some(Socket { uid, inode })
         };
         table.lines().skip(1).filter_map(of).collect()
@@ -96,8 +96,8 @@ struct Socket {
     inode: u64,
 }
 
-/// Returns the address that a table of the kernel has in this form: words of memory and the port, all
-/// in hexadecimal digits.
+/// Returns the address that a table of the kernel has in this form: words of memory and the port,
+/// all in hexadecimal digits.
 fn local_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |n: usize| {
@@ -166,7 +166,7 @@ mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let places = [tcp.local_addr().unwrap(), udp.local_addr().unwrap()];
         let left = [leave(&tcp), leave(&udp)];
-        let kinds = [Ports::Tcp, Ports::Udp];
+        let kinds = [PortProtocol::Tcp, PortProtocol::Udp];
         let are_held = || [0, 1].map(|n| kinds[n].is_held(places[n]));
         assert_eq!(are_held(), [true; 2]);
         drop((tcp, udp));
@@ -174,7 +174,9 @@ mod tests {
         while are_held() != [false; 2] {
             std::thread::sleep(PAUSE);
         }
-        for (kind, file, place) in [(Ports::Tcp, 1, places[0]), (Ports::Udp, 0, places[1])] {
+        for (kind, file, place) in
+            [(PortProtocol::Tcp, 1, places[0]), (PortProtocol::Udp, 0, places[1])]
+        {
             let table = fs::read_to_string(kind.files()[file]).unwrap();
             assert!(!kind.sockets(&table, place).is_empty(), "the kernel has it");
         }
@@ -186,7 +188,8 @@ mod tests {
         let held = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = held.local_addr().unwrap().port();
         let at = |ip: &str| format!("{ip}:{port}").parse::<SocketAddr>().unwrap();
-        let (table, kind) = (fs::read_to_string(Ports::Tcp.files()[0]).unwrap(), Ports::Tcp);
+        let (table, kind) =
+            (fs::read_to_string(PortProtocol::Tcp.files()[0]).unwrap(), PortProtocol::Tcp);
         let own = rustix::process::geteuid().as_raw();
         for (ip, is_there) in [
             ("127.0.0.1", true),
@@ -214,9 +217,9 @@ mod tests {
                      2: 00000000:1CFC 00000000:0000 0A 00000000:00000000 00:00000000 00000000 \
                      0 0 0 1 0 100 0 0 10 0\n";
         let at: SocketAddr = "192.0.2.1:7420".parse().unwrap();
-        assert_eq!(Ports::Tcp.sockets(table, at), [Socket { uid: 990, inode: 4711 }]);
+        assert_eq!(PortProtocol::Tcp.sockets(table, at), [Socket { uid: 990, inode: 4711 }]);
         let nobodys: SocketAddr = "192.0.2.1:7421".parse().unwrap();
-        assert_eq!(Ports::Tcp.sockets(table, nobodys), []);
+        assert_eq!(PortProtocol::Tcp.sockets(table, nobodys), []);
     }
 
     #[test]
@@ -224,7 +227,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at: SocketAddr = listener.local_addr().unwrap();
         let mut tries = 0;
-        let taken = Ports::Tcp.bind(at, || {
+        let taken = PortProtocol::Tcp.bind(at, || {
             tries += 1;
             TcpListener::bind(at)
         });
@@ -232,11 +235,11 @@ mod tests {
         assert_eq!(tries, TRIES_IF_HELD);
         let mut left = Some(leave(&listener));
         drop(listener);
-        while Ports::Tcp.is_held(at) {
+        while PortProtocol::Tcp.is_held(at) {
             std::thread::sleep(PAUSE);
         }
         tries = 0;
-        let free = Ports::Tcp.bind(at, || {
+        let free = PortProtocol::Tcp.bind(at, || {
             tries += 1;
             if tries == TRIES_IF_HELD + 10 {
                 left = None;

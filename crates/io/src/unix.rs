@@ -90,16 +90,16 @@ pub(crate) fn listen(
         |errno: Errno| Error::system(format!("cannot listen on {path}{}", hint(errno)), errno);
     let address = SocketAddrUnix::new(path.as_bytes()).map_err(fail)?;
     let socket = new_socket(SocketFlags::CLOEXEC).map_err(fail)?;
-    let _turn = Turn::take(path.as_path());
+    let _turn = DirectoryLock::take(path.as_path());
     // The file is made with these permissions, so that nobody gets in before they are set.
     rustix::fs::fchmod(&socket, Mode::from_bits_truncate(mode & 0o600)).map_err(fail)?;
     for attempt in 0.. {
         match rustix::net::bind(&socket, &address) {
             Ok(()) => break,
             Err(Errno::ADDRINUSE) => match occupant(path, &address)? {
-                Occupant::Nobody if attempt < TRIES => remove_stale(path)?,
-                Occupant::Server if attempt < TRIES => std::thread::sleep(PAUSE),
-                Occupant::Kernel if attempt < TRIES_AFTER_DEATH => {
+                SocketOccupant::Nobody if attempt < TRIES => remove_stale(path)?,
+                SocketOccupant::Server if attempt < TRIES => std::thread::sleep(PAUSE),
+                SocketOccupant::Kernel if attempt < TRIES_AFTER_DEATH => {
                     std::thread::sleep(PAUSE_AFTER_DEATH);
                 }
                 _ => return Err(fail(Errno::ADDRINUSE)),
@@ -132,7 +132,7 @@ fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
 
 /// The kind of socket at a path that is in use.
 #[derive(Debug, PartialEq, Eq)]
-enum Occupant {
+enum SocketOccupant {
     /// A socket without a listener.
     Nobody,
     /// A socket with a listener.
@@ -141,7 +141,7 @@ enum Occupant {
     Kernel,
 }
 
-fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<Occupant, Error> {
+fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<SocketOccupant, Error> {
     match fs::symlink_metadata(path.as_path()) {
         Ok(file) if !file.file_type().is_socket() => {
             return Err(Error::new(format!(
@@ -150,16 +150,16 @@ fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<Occupant, Error
             )));
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nobody),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SocketOccupant::Nobody),
         Err(error) => return Err(Error::system(format!("cannot look at {path}"), error)),
     }
     let said = |errno| Error::system(format!("cannot tell whether anybody uses {path}"), errno);
     let probe = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(said)?;
     match rustix::net::connect(&probe, address) {
-        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(Occupant::Nobody),
-        Ok(()) if listener_has_ended(&probe) => Ok(Occupant::Kernel),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(SocketOccupant::Nobody),
+        Ok(()) if listener_has_ended(&probe) => Ok(SocketOccupant::Kernel),
         // A queue of arrivals that is full says so, too.
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Occupant::Server),
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(SocketOccupant::Server),
         Err(errno) => Err(said(errno)),
     }
 }
@@ -186,15 +186,15 @@ fn remove_stale(path: &UnixPath) -> Result<(), Error> {
 /// The right to replace files of a directory: of two servers that start at the same time, one must
 /// not take the other's new socket for a dead one. It is a lock on the directory, so that no lock
 /// file is left behind.
-struct Turn(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
+struct DirectoryLock(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
 
-impl Turn {
+impl DirectoryLock {
     /// Takes the right, waiting for a limited time: it only guards against a race, and other
     /// programs may lock a directory that they can read.
-    fn take(path: &Path) -> Turn {
+    fn take(path: &Path) -> DirectoryLock {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else {
-            return Turn(None); // binding says better what is wrong with it
+            return DirectoryLock(None); // binding says better what is wrong with it
         };
         for _ in 0..TRIES {
             match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
@@ -202,13 +202,13 @@ impl Turn {
                 _ => break,
             }
         }
-        Turn(Some(directory))
+        DirectoryLock(Some(directory))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Occupant, PAUSE, SocketAddrUnix, SocketFlags, TRIES, new_socket, occupant};
+    use super::{PAUSE, SocketAddrUnix, SocketFlags, SocketOccupant, TRIES, new_socket, occupant};
     use crate::{Listener, UnixPath};
     use std::fs;
     use std::os::fd::OwnedFd;
@@ -326,7 +326,7 @@ mod tests {
         let folder = Folder::new("nearflash-killed");
         let path = folder.socket();
         let kept = socket_of_the_dead(&path);
-        assert_eq!(occupant(&path, &address(&path)).unwrap(), Occupant::Kernel);
+        assert_eq!(occupant(&path, &address(&path)).unwrap(), SocketOccupant::Kernel);
         // More attempts than a live server's socket is worth.
         let freed = std::thread::spawn(move || {
             std::thread::sleep(PAUSE * (TRIES + 5));
@@ -334,7 +334,7 @@ mod tests {
         });
         let _listener = Listener::bind_unix(&path, 0o600).unwrap();
         freed.join().unwrap();
-        assert_eq!(occupant(&path, &address(&path)).unwrap(), Occupant::Server);
+        assert_eq!(occupant(&path, &address(&path)).unwrap(), SocketOccupant::Server);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use client::load::Tally;
 
 use crate::report::Report;
 pub use arguments::Arguments;
-use live::Live;
+use live::BenchProgress;
 use log::Log;
 use plan::Plan;
 use problem::Problem;
@@ -86,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<Report, Problem> {
             stop();
         });
     }
-    let mut live = Live::new(plan.warmup, plan.seconds);
+    let mut live = BenchProgress::new(plan.warmup, plan.seconds);
     let mut total = Tally::new();
     let mut second = Tally::new();
     loop {

@@ -22,14 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dataplane::Volume;
 use flash::{Source, Spec};
 use io::Clock;
-use qos::calibrate::{Calibration, Course, Effort};
+use qos::calibrate::{Calibration, CalibrationPlan, RunLengths};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use beds::Bed;
+use beds::CalibrationDevice;
 use findings::Findings;
-use live::Live;
+use live::CalibrationProgress;
 use output::check_writable;
-use stop::Stop;
+use stop::CalibrationError;
 
 /// The minimum size of a device to measure: on a smaller one, requests collide.
 const DEVICE_BYTES_MIN: u64 = 16 << 20;
@@ -91,26 +91,28 @@ pub struct Args {
 pub fn main(args: &Args) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Usage(text)) => {
+        Err(CalibrationError::Usage(text)) => {
             errln!("error: {text}\n\nFor more information, try 'nearflash calibrate --help'.");
             ExitCode::from(2)
         }
-        Err(Stop::Failed(text)) => {
+        Err(CalibrationError::Failed(text)) => {
             errln!("error: {text}");
             ExitCode::FAILURE
         }
-        Err(Stop::Interrupted) => {
+        Err(CalibrationError::Interrupted) => {
             errln!("interrupted: no device model was written");
             ExitCode::from(INTERRUPTED)
         }
     }
 }
 
-fn run(args: &Args) -> Result<(), Stop> {
-    let spec: Spec = args.spec.parse().map_err(|e| Stop::Usage(format!("{e}")))?;
+fn run(args: &Args) -> Result<(), CalibrationError> {
+    let spec: Spec = args.spec.parse().map_err(|e| CalibrationError::Usage(format!("{e}")))?;
     let plot = args.output.with_extension("svg");
     if plot == args.output {
-        return Err(Stop::Usage("the plot goes to a .svg: name the model otherwise".to_owned()));
+        return Err(CalibrationError::Usage(
+            "the plot goes to a .svg: name the model otherwise".to_owned(),
+        ));
     }
     let writes = may_write(args, &spec);
     let course = course(args, &spec, writes);
@@ -129,7 +131,7 @@ fn run(args: &Args) -> Result<(), Stop> {
     }
     let clock = Clock::start();
     let mut calibration = Calibration::new(course);
-    let live = Live::new(&args.spec);
+    let live = CalibrationProgress::new(&args.spec);
     while let Some(offer) = calibration.next_offer() {
         live.show(&calibration, &offer);
         let outcome = bed.offer(&offer, &is_stopped)?;
@@ -158,13 +160,13 @@ fn is_virtual(args: &Args, spec: &Spec) -> bool {
     matches!(spec.source, Source::Sim { .. }) && !args.real_time
 }
 
-fn course(args: &Args, spec: &Spec, writes: bool) -> Course {
+fn course(args: &Args, spec: &Spec, writes: bool) -> CalibrationPlan {
     let effort = match is_virtual(args, spec) {
-        true => Effort::VIRTUAL,
-        false => Effort {
+        true => RunLengths::VIRTUAL,
+        false => RunLengths {
             short_seconds_max: args.run_seconds / 6.0,
             long_seconds_max: args.run_seconds,
-            ..Effort::REAL
+            ..RunLengths::REAL
         },
     };
     let or = |given: &[u32], quick: &[u32], usual: &[u32]| match (given.is_empty(), args.quick) {
@@ -172,21 +174,32 @@ fn course(args: &Args, spec: &Spec, writes: bool) -> Course {
         (true, true) => quick.to_vec(),
         (true, false) => usual.to_vec(),
     };
-    let mut latencies_us = or(&args.latency, &[500, 2_000], &Course::LATENCIES_US);
+    let mut latencies_us = or(&args.latency, &[500, 2_000], &CalibrationPlan::LATENCIES_US);
     latencies_us.sort_unstable();
     latencies_us.dedup();
     let read_percents = match (writes, args.reads.is_empty(), args.quick) {
         (false, ..) => Vec::new(),
         (true, false, _) => args.reads.clone(),
         (true, true, true) => vec![99, 90, 50],
-        (true, true, false) => Course::READ_PERCENTS.to_vec(),
+        (true, true, false) => CalibrationPlan::READ_PERCENTS.to_vec(),
     };
-    let sizes = if args.quick || !writes { Vec::new() } else { Course::SIZES.to_vec() };
+    let sizes = if args.quick || !writes { Vec::new() } else { CalibrationPlan::SIZES.to_vec() };
     let p99 = !args.quick;
-    Course { latencies_us, p99, read_percents, sizes, effort, limit: Course::LIMIT }
+    CalibrationPlan {
+        latencies_us,
+        p99,
+        read_percents,
+        sizes,
+        effort,
+        limit: CalibrationPlan::LIMIT,
+    }
 }
 
-fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
+fn open(
+    args: &Args,
+    spec: &Spec,
+    latency_us_max: u32,
+) -> Result<CalibrationDevice, CalibrationError> {
     let too_small = |bytes: u64| {
         format!(
             "{} has {}, and calibration needs at least {}",
@@ -196,20 +209,25 @@ fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
         )
     };
     let bed = match args.real_time {
-        false => Bed::open_virtual(spec, latency_us_max, args.seed),
+        false => CalibrationDevice::open_virtual(spec, latency_us_max, args.seed),
         true => None,
     };
     if let Some(bed) = bed {
         return match bed.bytes() {
-            bytes if bytes < DEVICE_BYTES_MIN => Err(Stop::Usage(too_small(bytes))),
+            bytes if bytes < DEVICE_BYTES_MIN => Err(CalibrationError::Usage(too_small(bytes))),
             _ => Ok(bed),
         };
     }
-    let volume = Volume::open(spec).map_err(Stop::Failed)?;
+    let volume = Volume::open(spec).map_err(CalibrationError::Failed)?;
     if volume.bytes() < DEVICE_BYTES_MIN {
-        return Err(Stop::Usage(too_small(volume.bytes())));
+        return Err(CalibrationError::Usage(too_small(volume.bytes())));
     }
-    Ok(Bed::open_real(Arc::new(volume), args.threads as usize, latency_us_max, args.seed)?)
+    Ok(CalibrationDevice::open_real(
+        Arc::new(volume),
+        args.threads as usize,
+        latency_us_max,
+        args.seed,
+    )?)
 }
 
 /// Returns a flag that the first interrupt sets. The second one ends the process at once.
@@ -267,7 +285,7 @@ mod tests {
         Line::try_parse_from(words).unwrap().args
     }
 
-    fn course_of(line: &str) -> Course {
+    fn course_of(line: &str) -> CalibrationPlan {
         let args = args(line);
         let spec = args.spec.parse().unwrap();
         course(&args, &spec, may_write(&args, &spec))
@@ -289,7 +307,7 @@ mod tests {
         assert_eq!(course_of("file:x -o x.toml --allow-writes").read_percents.len(), 5);
         assert_eq!(course_of("mem:1GiB -o x.toml").effort.long_seconds_max, 10.0);
         assert_eq!(course_of("mem:1GiB -o x.toml --run-seconds 3").effort.short_seconds_max, 0.5);
-        assert_eq!(course_of("sim:a -o x.toml").effort, Effort::VIRTUAL);
+        assert_eq!(course_of("sim:a -o x.toml").effort, RunLengths::VIRTUAL);
         assert_eq!(course_of("sim:a -o x.toml --real-time").effort.long_seconds_max, 10.0);
     }
 

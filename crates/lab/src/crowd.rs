@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use client::load::{Arrival, Generator, Pace, Path, Pattern, Remote, Shape, Tally};
 use client::{Initiator, Options};
-use contract::{BufPool, Instant, SizeClass, Turn};
+use contract::{BufPool, Instant, SizeClass, TurnOutcome};
 use io::{
     Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
 };
@@ -228,7 +228,7 @@ impl Client {
                 generator.report(&mut self.tallies[self.n].lock().expect("no holder panics"));
             }
             let wake_at = generator.wake_at(now).map_or(report_at, |at| at.min(report_at));
-            (!finished).then_some(Turn { progressed, wake_at: Some(wake_at) })
+            (!finished).then_some(TurnOutcome { progressed, wake_at: Some(wake_at) })
         });
     }
 }

@@ -11,7 +11,7 @@ mod simulated;
 use std::process::ExitCode;
 
 use crate::child;
-use live::Outcome;
+use live::DemoVerdict;
 pub(crate) use live::play;
 
 /// Play four tenants on one drive, without and with promises
@@ -71,8 +71,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         out!("{NEXT}");
     }
     Ok(match (is_kept, seen.outcome()) {
-        (true, Outcome::Kept) => ExitCode::SUCCESS,
-        (true, Outcome::Undecided) => ExitCode::from(UNDECIDED),
-        (false, _) | (true, Outcome::Broken) => ExitCode::FAILURE,
+        (true, DemoVerdict::Kept) => ExitCode::SUCCESS,
+        (true, DemoVerdict::Undecided) => ExitCode::from(UNDECIDED),
+        (false, _) | (true, DemoVerdict::Broken) => ExitCode::FAILURE,
     })
 }

@@ -6,7 +6,7 @@ use client::load::Tally;
 use figures::four::{Drive, PaperTenant, Slo, WRITE_TOKENS};
 
 use crate::crowd::Member;
-use crate::stage::Promise;
+use crate::stage::ConfiguredTenant;
 
 /// Bytes of every request.
 const REQUEST_BYTES: usize = 4096;
@@ -24,9 +24,9 @@ pub(crate) const SMALL_SPEC: &str = "sim:small?size=256MiB";
 pub(crate) const SMALL_BYTES: u64 = 256 << 20;
 
 /// Returns a tenant's entry in the configuration of a server.
-pub(crate) fn promise(tenant: &PaperTenant, drive: Drive) -> Promise<'static> {
+pub(crate) fn promise(tenant: &PaperTenant, drive: Drive) -> ConfiguredTenant<'static> {
     let slo = tenant.slo(drive).map(|slo| (slo.p95, slo.iops));
-    Promise { name: tenant.name, read_percent: tenant.read_percent, slo }
+    ConfiguredTenant { name: tenant.name, read_percent: tenant.read_percent, slo }
 }
 
 /// Returns a tenant's client, which sends `share` times the promised rate. Without a promise
@@ -46,18 +46,18 @@ pub(crate) fn member(tenant: &PaperTenant, drive: Drive, share: f64) -> Member {
 
 /// The rates a second and the read latency of a tenant over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Got {
+pub(crate) struct TenantResult {
     pub(crate) iops: f64,
     /// 95th percentile of the tenant's read latency, in nanoseconds.
     pub(crate) p95_nanos: f64,
     pub(crate) tokens: f64,
 }
 
-impl Got {
+impl TenantResult {
     /// Returns the results of a client that measured `tally` in `seconds` seconds.
-    pub(crate) fn of(tally: &Tally, seconds: f64) -> Got {
+    pub(crate) fn of(tally: &Tally, seconds: f64) -> TenantResult {
         let (reads, writes) = (tally.read.count as f64, tally.write.count as f64);
-        Got {
+        TenantResult {
             iops: (reads + writes) / seconds,
             p95_nanos: tally.read.latency.value_at_quantile(0.95) as f64,
             tokens: (reads + writes * WRITE_TOKENS) / seconds,
@@ -81,10 +81,10 @@ mod tests {
     fn a_smaller_drive_promises_less() {
         let slo = TENANTS[0].slo(SMALL).unwrap();
         assert_eq!((slo.iops, slo.p95), (6_000.0, Duration::from_millis(1)));
-        let got = Got { iops: 5_960.0, p95_nanos: 0.9e6, tokens: 0.0 };
+        let got = TenantResult { iops: 5_960.0, p95_nanos: 0.9e6, tokens: 0.0 };
         assert!(got.meets(slo, 1.0));
-        assert!(!Got { iops: 5_920.0, ..got }.meets(slo, 1.0));
-        assert!(!Got { p95_nanos: 1.1e6, ..got }.meets(slo, 1.0));
+        assert!(!TenantResult { iops: 5_920.0, ..got }.meets(slo, 1.0));
+        assert!(!TenantResult { p95_nanos: 1.1e6, ..got }.meets(slo, 1.0));
     }
 
     #[test]

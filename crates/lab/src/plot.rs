@@ -1,17 +1,17 @@
 //! Figures as pictures: one SVG for each, in one style.
 //!
-//! A picture has its title and the names of its axes in words that stand upright, few and pale lines
-//! behind the data, and the names of its lines beside the data, never on it. What a series is follows
-//! from its name:
+//! A picture has its title and the names of its axes in words that stand upright, few and pale
+//! lines behind the data, and the names of its lines beside the data, never on it. What a series is
+//! follows from its name:
 //!
 //! - `paper…` are figures that were published: hollow marks in the colour of our series whose name
 //!   the rest is (`paper: 90 % reads` goes with `90 % reads`), joined by nothing;
 //! - `SLO…` are limits: a dashed line across;
-//! - all others are ours: a line with a mark at each point. Where there are more than colours, those
-//!   whose names begin alike (`A, 99 % reads` and `A, 50 % reads`) share one.
+//! - all others are ours: a line with a mark at each point. Where there are more than colours,
+//!   those whose names begin alike (`A, 99 % reads` and `A, 50 % reads`) share one.
 //!
-//! An x axis that names its values (`tenant (1 = A, 2 = B)`) has those names instead of numbers, and
-//! bars side by side instead of lines.
+//! An x axis that names its values (`tenant (1 = A, 2 = B)`) has those names instead of numbers,
+//! and bars side by side instead of lines.
 //!
 //! Deliberately not here: tables, pages, and styles for single figures.
 
@@ -24,13 +24,13 @@ mod looks;
 mod marks;
 mod scale;
 
-use canvas::{Area, Drawn, FONT, PALE_INK};
+use canvas::{Area, DrawResult, FONT, PALE_INK};
 use categories::{BAR, Categories};
 pub(crate) use dark::rules as dark_rules;
 use figures::Figure;
 use frame::Frame;
-use legend::Room;
-use looks::{Look, Styled, style};
+use legend::LegendPosition;
+use looks::{SeriesStyle, StyledSeries, style};
 use marks::draw_mark;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -48,7 +48,7 @@ const NARROW: (u32, u32) = (780, 760);
 /// # Errors
 /// Fails if there is nothing to draw: no series, or no finite point.
 pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
-    picture(figure, &figure.title, Room::Beside)
+    picture(figure, &figure.title, LegendPosition::Beside)
 }
 
 /// Returns the figure as an SVG document without a title, for a page that shows the title as text.
@@ -56,19 +56,19 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
 /// # Errors
 /// Fails as [`svg`] does.
 pub(crate) fn untitled(figure: &Figure) -> Result<String, String> {
-    picture(figure, "", Room::Beside)
+    picture(figure, "", LegendPosition::Beside)
 }
 
-/// Returns the figure as an SVG document without a title that a telephone's width is enough for: the
-/// names of its series are below the data.
+/// Returns the figure as an SVG document without a title that a telephone's width is enough for:
+/// the names of its series are below the data.
 ///
 /// # Errors
 /// Fails as [`svg`] does.
 pub(crate) fn narrow(figure: &Figure) -> Result<String, String> {
-    picture(figure, "", Room::Below)
+    picture(figure, "", LegendPosition::Below)
 }
 
-fn picture(figure: &Figure, title: &str, room: Room) -> Result<String, String> {
+fn picture(figure: &Figure, title: &str, room: LegendPosition) -> Result<String, String> {
     let points = || figure.series.iter().flat_map(|series| &series.points);
     if !points().any(|point| point.0.is_finite() && point.1.is_finite()) {
         return Err(format!("{} has no points to draw", figure.id));
@@ -87,8 +87,8 @@ fn picture(figure: &Figure, title: &str, room: Room) -> Result<String, String> {
     let mut text = String::new();
     {
         let (size, margins) = match room {
-            Room::Beside => (SIZE, (legend::width(&styled), 0)),
-            Room::Below => {
+            LegendPosition::Beside => (SIZE, (legend::width(&styled), 0)),
+            LegendPosition::Below => {
                 let height = legend::height(&styled);
                 ((NARROW.0, NARROW.1 + height as u32), (40, height))
             }
@@ -105,17 +105,17 @@ fn picture(figure: &Figure, title: &str, room: Room) -> Result<String, String> {
 fn draw(
     area: &Area<'_>,
     figure: &Figure,
-    (styled, room): (&[Styled<'_>], Room),
+    (styled, room): (&[StyledSeries<'_>], LegendPosition),
     frame: &Frame,
     categories: Option<&Categories>,
-) -> Drawn {
+) -> DrawResult {
     area.fill(&WHITE)?;
     frame.draw(area, figure, categories)?;
-    for limit in styled.iter().filter(|styled| styled.look == Look::Limit) {
+    for limit in styled.iter().filter(|styled| styled.look == SeriesStyle::Limit) {
         draw_limit(area, frame, limit)?;
     }
     // Ours on top of the paper's.
-    for look in [Look::Paper, Look::Line] {
+    for look in [SeriesStyle::Paper, SeriesStyle::Line] {
         for styled in styled.iter().filter(|styled| styled.look == look) {
             draw_series(area, frame, styled, categories.is_none())?;
         }
@@ -123,7 +123,7 @@ fn draw(
     legend::draw(area, frame, styled, room)
 }
 
-fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
+fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &StyledSeries<'_>) -> DrawResult {
     let points: Vec<(i32, i32)> = frame.places(styled.series);
     let Some((first, last)) = points.first().zip(points.last()) else { return Ok(()) };
     // As dashes by hand: 14 drawn, 10 not.
@@ -141,13 +141,18 @@ fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
     Ok(())
 }
 
-fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool) -> Drawn {
+fn draw_series(
+    area: &Area<'_>,
+    frame: &Frame,
+    styled: &StyledSeries<'_>,
+    joined: bool,
+) -> DrawResult {
     let mut places = frame.places(styled.series);
     places.iter_mut().for_each(|place| place.0 += styled.aside);
-    if joined && styled.look == Look::Line && places.len() > 1 {
+    if joined && styled.look == SeriesStyle::Line && places.len() > 1 {
         area.draw(&PathElement::new(places.clone(), styled.colour.stroke_width(4)))?;
     }
-    if !joined && styled.look == Look::Line {
+    if !joined && styled.look == SeriesStyle::Line {
         let (_, _, bottom) = frame.side();
         for &(x, y) in &places {
             let corners = [(x - BAR, y), (x + BAR, bottom)];
@@ -156,7 +161,7 @@ fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool
         }
     }
     // Marks that would stand closer than this say nothing that the line does not.
-    let sparse = places.len() <= 40 || styled.look == Look::Paper;
+    let sparse = places.len() <= 40 || styled.look == SeriesStyle::Paper;
     for place in places.into_iter().filter(|_| sparse) {
         draw_mark(area, styled, place)?;
     }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 const UNREAD: u8 = 128 + 13;
 
 /// The error of a write to standard output, thrown by [`print()`] and caught by [`run`].
-struct Unprinted(io::Error);
+struct PrintError(io::Error);
 
 /// Prints like `print!`, in a command that [`run`] runs.
 #[macro_export]
@@ -41,7 +41,7 @@ pub fn print(words: Arguments<'_>) {
     if let Err(error) = output.write_fmt(words) {
         drop(output);
         // No panic: nothing is wrong with the program.
-        resume_unwind(Box::new(Unprinted(error)));
+        resume_unwind(Box::new(PrintError(error)));
     }
 }
 
@@ -57,7 +57,7 @@ pub fn complain(words: Arguments<'_>) {
 /// Returns the error of the command, or another error of standard output.
 pub fn run(command: impl FnOnce() -> Result<ExitCode, String>) -> Result<ExitCode, String> {
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|thrown| {
-        let Unprinted(error) = match thrown.downcast::<Unprinted>() {
+        let PrintError(error) = match thrown.downcast::<PrintError>() {
             Ok(unprinted) => *unprinted,
             Err(panic) => resume_unwind(panic),
         };

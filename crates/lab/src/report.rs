@@ -14,13 +14,13 @@ pub(crate) struct Report {
     request_bytes: usize,
     seconds: f64,
     tally: Tally,
-    end: End,
+    end: ThreadResult,
     has_probe: bool,
 }
 
 /// The final results of a thread.
 #[derive(Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct ThreadResult {
     /// The first few verification failures.
     pub(crate) failures: Vec<Failure>,
     /// The number of requests of an open loop that were due but never sent.
@@ -76,7 +76,7 @@ impl Report {
         request_bytes: usize,
         seconds: Duration,
         tally: Tally,
-        end: End,
+        end: ThreadResult,
         has_probe: bool,
     ) -> Report {
         let headline = headline.to_owned();
@@ -396,7 +396,7 @@ mod tests {
     use client::load::{Failure, Found};
     use serde_json::Value;
 
-    fn report(tally: Tally, end: End, has_probe: bool) -> Report {
+    fn report(tally: Tally, end: ThreadResult, has_probe: bool) -> Report {
         Report::new("null:1GiB: a test", 4096, Duration::from_secs(2), tally, end, has_probe)
     }
 
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn json_has_the_fixed_shape_and_finite_numbers() {
-        let text = report(measured(), End::default(), false).json();
+        let text = report(measured(), ThreadResult::default(), false).json();
         assert!(!text.contains('\n') && text.starts_with(r#"{"iops":500.0,"errors":0,"verify_"#));
         let json: Value = serde_json::from_str(&text).unwrap();
         let mut found = keys(&json);
@@ -434,19 +434,20 @@ mod tests {
         let p95 = json["read"]["latency_us"]["p95"].as_f64().unwrap();
         assert!((19.9..20.1).contains(&p95), "{p95}");
         // Nothing was measured: zeroes, never null.
-        assert!(!report(Tally::new(), End::default(), false).json().contains("null"));
+        assert!(!report(Tally::new(), ThreadResult::default(), false).json().contains("null"));
     }
 
     #[test]
     fn the_probe_is_told_only_when_it_was_asked_for() {
         let json: Value =
-            serde_json::from_str(&report(measured(), End::default(), true).json()).unwrap();
+            serde_json::from_str(&report(measured(), ThreadResult::default(), true).json())
+                .unwrap();
         assert_eq!(json["probe"]["count"], 0);
     }
 
     #[test]
     fn the_table_lines_up() {
-        let table = report(measured(), End::default(), false).table();
+        let table = report(measured(), ThreadResult::default(), false).table();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1], "null:1GiB: a test");
         assert_eq!(lines[3].chars().count(), lines[4].chars().count());
@@ -466,7 +467,8 @@ mod tests {
             tally.write.latency.record_n(nanos, 10).unwrap();
         }
         let seconds = Duration::from_secs(2);
-        let table = Report::new(headline, 4096, seconds, tally, End::default(), true).table();
+        let table =
+            Report::new(headline, 4096, seconds, tally, ThreadResult::default(), true).table();
         for line in table.lines() {
             assert!(line.chars().count() <= COLUMNS_MAX, "{line}\n{table}");
         }
@@ -481,7 +483,7 @@ mod tests {
         let mut tally = measured();
         tally.verify_failures = 1;
         let failure = Failure { lba: 7, found: Found::Foreign };
-        let end = End { failures: vec![failure], unsent: 50, stuck: 2, losses: 1 };
+        let end = ThreadResult { failures: vec![failure], unsent: 50, stuck: 2, losses: 1 };
         let report = report(tally, end, false);
         assert!(!report.is_good());
         let table = report.table();

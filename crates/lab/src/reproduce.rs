@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use figures::{self, Figure, Options};
 use machine::Machine;
-use real::Bed;
+use real::RealTimeSettings;
 
 use crate::child;
 use crate::report::Style;
@@ -53,7 +53,7 @@ pub struct Args {
 /// The name that selects all figures.
 const ALL: &str = "all";
 
-type Measure = fn(&Bed) -> Result<Figure, String>;
+type Measure = fn(&RealTimeSettings) -> Result<Figure, String>;
 
 /// The figures that are measured in real time only, in the paper's order.
 const REAL: [(&str, Measure); 5] = [
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         names().filter(|name| args.names.iter().any(|n| n == name || *n == ALL)).collect();
     std::fs::create_dir_all(&args.output)
         .map_err(|e| format!("cannot make {}: {e}", args.output.display()))?;
-    let bed = Bed::new(args.quick, args.seed);
+    let bed = RealTimeSettings::new(args.quick, args.seed);
     let mut done = Vec::new();
     for name in wanted {
         let Some(figure) = make(name, args, &bed)? else { continue };
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
 /// Makes one figure. Returns `None` if `--virtual-only` excludes it, since it is measured in real
 /// time only.
-fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
+fn make(name: &str, args: &Args, bed: &RealTimeSettings) -> Result<Option<Figure>, String> {
     let options = Options { seed: args.seed, quick: args.quick };
     if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {
         outln!("{name}: in virtual time …");

@@ -8,7 +8,7 @@ use crate::child::Server;
 
 /// A tenant in the configuration of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Promise<'a> {
+pub(crate) struct ConfiguredTenant<'a> {
     pub(crate) name: &'a str,
     pub(crate) read_percent: u8,
     /// The bound of the 95th percentile of read latency, and the promised requests a second; `None`
@@ -17,18 +17,21 @@ pub(crate) struct Promise<'a> {
 }
 
 /// The configuration of a server to be started: a device and tenants, in a temporary file.
-pub(crate) struct Stage {
+pub(crate) struct TemporaryConfig {
     file: tempfile::NamedTempFile,
 }
 
-impl Stage {
+impl TemporaryConfig {
     /// Creates the configuration of a server of the device `spec` on loopback. A client belongs to
     /// the tenant that its hello names.
-    pub(crate) fn new(spec: &str, promises: &[Promise<'_>]) -> Result<Stage, String> {
+    pub(crate) fn new(
+        spec: &str,
+        promises: &[ConfiguredTenant<'_>],
+    ) -> Result<TemporaryConfig, String> {
         let failed = |e: std::io::Error| format!("cannot write a temporary file: {e}");
         let file = tempfile::NamedTempFile::new().map_err(failed)?;
         std::fs::write(file.path(), text(spec, promises)).map_err(failed)?;
-        Ok(Stage { file })
+        Ok(TemporaryConfig { file })
     }
 
     /// Starts the server, with the additional arguments `words`.
@@ -53,12 +56,12 @@ impl Stage {
     }
 }
 
-fn text(spec: &str, promises: &[Promise<'_>]) -> String {
+fn text(spec: &str, promises: &[ConfiguredTenant<'_>]) -> String {
     let mut text = format!(
         "[[device]]\nname = \"drive\"\nspec = \"{spec}\"\n\
          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n"
     );
-    for Promise { name, read_percent, slo } in promises {
+    for ConfiguredTenant { name, read_percent, slo } in promises {
         let _ = write!(
             text,
             "[[access]]\nfrom = \"anyone\"\ntenant = \"{name}\"\nrights = \"read-write\"\n\
@@ -84,8 +87,8 @@ mod tests {
     fn the_server_understands_it() {
         let slo = Some((Duration::from_micros(500), 120e3));
         let promises = [
-            Promise { name: "A", read_percent: 100, slo },
-            Promise { name: "C", read_percent: 95, slo: None },
+            ConfiguredTenant { name: "A", read_percent: 100, slo },
+            ConfiguredTenant { name: "C", read_percent: 95, slo: None },
         ];
         let config = Config::parse(&text("sim:a?size=64MiB&slow=4", &promises)).unwrap();
         assert_eq!(config.tenant.len(), 2);

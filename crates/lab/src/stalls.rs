@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// The time for which runnable threads were kept from running, summed over threads or processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StallTime {
     /// The time for which the server's threads waited for a processor.
     pub(crate) server: Duration,
     /// The time for which the clients' threads waited for a processor.
@@ -23,12 +23,12 @@ pub(crate) struct Kept {
     pub(crate) host: Duration,
 }
 
-impl Kept {
+impl StallTime {
     /// Returns the stall times until now: of the server with the process id `server`, of the
     /// clients in this process, and of the machine. Times that the kernel does not report are zero.
-    pub(crate) fn until_now(server: u32) -> Kept {
+    pub(crate) fn until_now(server: u32) -> StallTime {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Kept {
+        StallTime {
             server: waited(&server.to_string()),
             clients: waited("self"),
             host: stolen(&stat).unwrap_or_default(),
@@ -36,8 +36,8 @@ impl Kept {
     }
 
     /// Returns the stall times since `earlier`.
-    pub(crate) fn since(&self, earlier: &Kept) -> Kept {
-        Kept {
+    pub(crate) fn since(&self, earlier: &StallTime) -> StallTime {
+        StallTime {
             server: self.server.saturating_sub(earlier.server),
             clients: self.clients.saturating_sub(earlier.clients),
             host: self.host.saturating_sub(earlier.host),
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_there_has_an_account() {
-        let before = Kept::until_now(std::process::id());
-        let after = Kept::until_now(std::process::id());
+        let before = StallTime::until_now(std::process::id());
+        let after = StallTime::until_now(std::process::id());
         assert!(after.clients >= before.clients && after.server >= before.server);
-        let none = Kept::until_now(u32::MAX);
+        let none = StallTime::until_now(u32::MAX);
         assert_eq!(none.server, Duration::ZERO, "there is no such process");
     }
 }

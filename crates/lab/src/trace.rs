@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use server::reach::Reach;
+use server::reach::AdminOptions;
 
 /// Trace single requests through a running server, for ui.perfetto.dev
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    reach: AdminOptions,
     /// Duration of the trace
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
@@ -30,8 +30,8 @@ fn one_in(text: &str) -> Result<u32, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// Fails with a sentence if an option is out of range, if the server does not answer, and if the file
-/// cannot be written.
+/// Fails with a sentence if an option is out of range, if the server does not answer, and if the
+/// file cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(format!("--seconds is {}; expected 0.1 to 600", args.seconds));

@@ -9,7 +9,7 @@ use contract::{Buf, Command, Completion, Device, Instant, SlotTable, Status, Sub
 
 /// The end of a command.
 #[derive(Debug)]
-pub(crate) struct Ended<T> {
+pub(crate) struct EndedCommand<T> {
     /// The purpose of the command.
     pub(crate) task: T,
     /// The status with which the device completed the command.
@@ -58,10 +58,10 @@ impl<D: Device, T> Disk<D, T> {
     }
 
     /// Appends the completed commands to `ended`, and submits queued commands in their place.
-    pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) {
+    pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<EndedCommand<T>>) {
         self.device.poll(now, &mut self.done);
         for Completion { slot, status, buf } in self.done.drain(..) {
-            ended.push(Ended { task: self.tasks.remove(slot), status, buf });
+            ended.push(EndedCommand { task: self.tasks.remove(slot), status, buf });
         }
         self.start(now);
     }

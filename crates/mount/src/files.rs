@@ -1,11 +1,11 @@
 //! Making and listing the files of a file system that is not mounted.
 
 use contigfs::{
-    Answer, Applied, Caller, Errno, FileSystem, Ino, Operation, ROOT, Reply, S_IFDIR, S_IFREG,
-    Settings, parts, settle,
+    Applied, Caller, Errno, FileSystem, Ino, Operation, OperationResult, ROOT, Reply, S_IFDIR,
+    S_IFREG, Settings, parts, settle,
 };
 use contract::Status;
-use dataplane::Medium;
+use dataplane::OfflineVolume;
 use flash::{Spec, size_text};
 
 use crate::maintain::{now, seed};
@@ -27,7 +27,7 @@ pub(crate) fn allocate(
     bytes: u64,
     print: &dyn Fn(&str),
 ) -> Result<(), String> {
-    let mut medium = Medium::open(spec)?;
+    let mut medium = OfflineVolume::open(spec)?;
     let made =
         mount(&mut medium, false).and_then(|fs| Editor::new(fs, &mut medium).make(path, bytes));
     let flushed = medium.flush().map_err(|status| format!("the volume fails ({status})"));
@@ -39,21 +39,21 @@ pub(crate) fn allocate(
 
 /// Prints the files of a file system, with their places.
 pub(crate) fn list(spec: &Spec, print: &dyn Fn(&str)) -> Result<(), String> {
-    let mut medium = Medium::open(spec)?;
+    let mut medium = OfflineVolume::open(spec)?;
     let fs = mount(&mut medium, true);
     medium.close();
     print_files(&fs?, print);
     Ok(())
 }
 
-fn mount(medium: &mut Medium, read_only: bool) -> Result<FileSystem, String> {
+fn mount(medium: &mut OfflineVolume, read_only: bool) -> Result<FileSystem, String> {
     let commit_pages_max = medium.commit_pages_max();
     let settings = Settings { commit_pages_max, seed: seed(), read_only };
     contigfs::mount(medium, &settings).map_err(|error| error.to_string())
 }
 
-/// Prints a line for each regular file: its size, its first byte in the volume, its path. The files of
-/// a folder come by their names, and before those of the folders in it.
+/// Prints a line for each regular file: its size, its first byte in the volume, its path. The files
+/// of a folder come by their names, and before those of the folders in it.
 fn print_files(fs: &FileSystem, print: &dyn Fn(&str)) {
     let mut folders = vec![(ROOT, String::new())];
     while let Some((folder, path)) = folders.pop() {
@@ -88,11 +88,11 @@ fn line(fs: &FileSystem, ino: Ino, path: &str) -> String {
 /// A file system that is not mounted, whose operations are carried out one after another.
 struct Editor<'a> {
     fs: FileSystem,
-    medium: &'a mut Medium,
+    medium: &'a mut OfflineVolume,
 }
 
 impl<'a> Editor<'a> {
-    fn new(fs: FileSystem, medium: &'a mut Medium) -> Self {
+    fn new(fs: FileSystem, medium: &'a mut OfflineVolume) -> Self {
         Editor { fs, medium }
     }
 
@@ -131,8 +131,8 @@ impl<'a> Editor<'a> {
         self.settle(ino)
     }
 
-    /// Ends the claim that data may lie beyond the size of a file, as the last of its writers does. A
-    /// new file has that claim, with which it could not get a larger place without a copy.
+    /// Ends the claim that data may lie beyond the size of a file, as the last of its writers does.
+    /// A new file has that claim, with which it could not get a larger place without a copy.
     fn settle(&mut self, ino: Ino) -> Result<(), Errno> {
         self.carry_out(Operation::Open { ino, write: true })?;
         self.carry_out(Operation::Release { ino, write: true })?;
@@ -153,13 +153,13 @@ impl<'a> Editor<'a> {
     /// Carries out an operation that answers with an inode.
     fn entry(&mut self, operation: Operation) -> Result<Ino, Errno> {
         match self.carry_out(operation)? {
-            Answer::Entry(of) => Ok(of.ino),
+            OperationResult::Entry(of) => Ok(of.ino),
             other => panic!("no inode in {other:?}"),
         }
     }
 
     /// Carries out an operation, with all commits and chores that it needs to be durable.
-    fn carry_out(&mut self, operation: Operation) -> Result<Answer, Errno> {
+    fn carry_out(&mut self, operation: Operation) -> Result<OperationResult, Errno> {
         loop {
             let reply = self.apply(operation)?;
             settle(&mut self.fs, self.medium).map_err(|error| match error {

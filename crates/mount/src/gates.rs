@@ -1,6 +1,6 @@
 //! The order of the requests of one file: a write that ends within a page changes the page in
-//! memory, and the end of a move gives the file another place. Others of the file wait meanwhile, in
-//! their order.
+//! memory, and the end of a move gives the file another place. Others of the file wait meanwhile,
+//! in their order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use contigfs::Ino;
 
 /// The way in which a request uses a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum FileAccess {
     /// Beside others: reads, and writes of whole pages.
     Shared,
     /// The request runs while no other request of the file runs.
@@ -27,20 +27,20 @@ struct Gate<T> {
     inside: u32,
     /// `true` if the one that is inside is alone.
     is_alone: bool,
-    waiting: VecDeque<(Pass, T)>,
+    waiting: VecDeque<(FileAccess, T)>,
 }
 
 impl<T> Gate<T> {
-    fn admits(&self, pass: Pass) -> bool {
+    fn admits(&self, pass: FileAccess) -> bool {
         match pass {
-            Pass::Shared => !self.is_alone,
-            Pass::Alone => self.inside == 0,
+            FileAccess::Shared => !self.is_alone,
+            FileAccess::Alone => self.inside == 0,
         }
     }
 
-    fn enter(&mut self, pass: Pass) {
+    fn enter(&mut self, pass: FileAccess) {
         self.inside += 1;
-        self.is_alone = pass == Pass::Alone;
+        self.is_alone = pass == FileAccess::Alone;
     }
 }
 
@@ -52,7 +52,7 @@ impl<T> Gates<T> {
 
     /// Admits a request of a file and returns it, or queues it until it may run beside the running
     /// requests of the file.
-    pub(crate) fn enter(&mut self, ino: Ino, pass: Pass, request: T) -> Option<T> {
+    pub(crate) fn enter(&mut self, ino: Ino, pass: FileAccess, request: T) -> Option<T> {
         let gate = self.gates.entry(ino).or_insert_with(|| Gate {
             inside: 0,
             is_alone: false,
@@ -95,16 +95,16 @@ mod tests {
     fn whoever_wants_to_be_alone_waits_and_others_behind_it() {
         let mut gates = Gates::new();
         let mut admitted = VecDeque::new();
-        assert_eq!(gates.enter(5, Pass::Shared, 'a'), Some('a'));
-        assert_eq!(gates.enter(5, Pass::Shared, 'b'), Some('b'));
-        assert_eq!(gates.enter(5, Pass::Alone, 'c'), None);
-        assert_eq!(gates.enter(5, Pass::Shared, 'd'), None, "behind c");
-        assert_eq!(gates.enter(6, Pass::Alone, 'x'), Some('x'), "another file");
+        assert_eq!(gates.enter(5, FileAccess::Shared, 'a'), Some('a'));
+        assert_eq!(gates.enter(5, FileAccess::Shared, 'b'), Some('b'));
+        assert_eq!(gates.enter(5, FileAccess::Alone, 'c'), None);
+        assert_eq!(gates.enter(5, FileAccess::Shared, 'd'), None, "behind c");
+        assert_eq!(gates.enter(6, FileAccess::Alone, 'x'), Some('x'), "another file");
         gates.leave(5, &mut admitted);
         assert!(admitted.is_empty());
         gates.leave(5, &mut admitted);
         assert_eq!(admitted, ['c']);
-        assert_eq!(gates.enter(5, Pass::Shared, 'e'), None);
+        assert_eq!(gates.enter(5, FileAccess::Shared, 'e'), None);
         gates.leave(5, &mut admitted);
         assert_eq!(admitted, ['c', 'd', 'e']);
         gates.leave(5, &mut admitted);

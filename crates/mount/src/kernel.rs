@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use contract::Buf;
-use io::fuse::{Channel, Message};
+use io::fuse::{Channel, FuseRequest};
 
 /// The source of requests, and the destination of replies.
 pub(crate) trait Kernel {
@@ -12,7 +12,7 @@ pub(crate) trait Kernel {
     /// to `freed`. Takes buffers for further requests from `supply`.
     fn poll(
         &mut self,
-        messages: &mut Vec<Message>,
+        messages: &mut Vec<FuseRequest>,
         freed: &mut Vec<Buf>,
         supply: &mut dyn FnMut() -> Option<Buf>,
     );
@@ -34,7 +34,7 @@ pub(crate) trait Kernel {
 impl Kernel for Channel {
     fn poll(
         &mut self,
-        messages: &mut Vec<Message>,
+        messages: &mut Vec<FuseRequest>,
         freed: &mut Vec<Buf>,
         supply: &mut dyn FnMut() -> Option<Buf>,
     ) {

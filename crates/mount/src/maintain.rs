@@ -1,7 +1,7 @@
 //! Making and checking a file system.
 
 use contigfs::{Pages, Shape, Time};
-use dataplane::Medium;
+use dataplane::OfflineVolume;
 use flash::Spec;
 use io::since_1970;
 
@@ -10,7 +10,7 @@ const INODES_RESERVED: u32 = 1;
 
 /// Makes a file system on a volume.
 pub(crate) fn create(spec: &Spec, files: Option<u32>, print: &dyn Fn(&str)) -> Result<(), String> {
-    let mut medium = Medium::open(spec)?;
+    let mut medium = OfflineVolume::open(spec)?;
     let made = make(&mut medium, files);
     medium.close();
     let shape = made?;
@@ -20,7 +20,7 @@ pub(crate) fn create(spec: &Spec, files: Option<u32>, print: &dyn Fn(&str)) -> R
     Ok(())
 }
 
-fn make(medium: &mut Medium, files: Option<u32>) -> Result<Shape, String> {
+fn make(medium: &mut OfflineVolume, files: Option<u32>) -> Result<Shape, String> {
     let pages = medium.pages();
     let mut shape = Shape::of(io::random_uuid(), pages, pages);
     if let Some(files) = files {
@@ -57,7 +57,7 @@ pub(crate) fn seed() -> u64 {
 
 /// Looks for faults in the file system of a volume.
 pub(crate) fn check(spec: &Spec, print: &dyn Fn(&str)) -> Result<(), String> {
-    let mut medium = Medium::open(spec)?;
+    let mut medium = OfflineVolume::open(spec)?;
     let checked = contigfs::check(&mut medium).map_err(|error| error.to_string());
     medium.close();
     let checked = checked?;

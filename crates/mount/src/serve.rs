@@ -1,8 +1,8 @@
 //! The process that serves a mounted file system, and the command that takes it off.
 //!
 //! The process holds the lock of the folder beneath the mount. So whoever has taken the file system
-//! off can wait until its volume is closed. The lock is a file that only root can open: users may lock
-//! the folder itself.
+//! off can wait until its volume is closed. The lock is a file that only root can open: users may
+//! lock the folder itself.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 
 use contigfs::{FileSystem, Settings};
 use contract::BufPool;
-use dataplane::{Medium, Volume, close};
+use dataplane::{OfflineVolume, Volume, close};
 use io::fuse::{Channel, mounted, unmount};
 use io::{SpinPolicy, carve, run};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -38,7 +38,7 @@ pub(crate) fn mount(args: &MountArgs, print: &dyn Fn(&str)) -> Result<(), String
     }
     let folder = clear(&args.folder)?;
     let _lock = lock(Path::new(LOCKS), &folder)?;
-    let mut medium = Medium::open(&args.spec)?;
+    let mut medium = OfflineVolume::open(&args.spec)?;
     let settings = Settings {
         commit_pages_max: medium.commit_pages_max(),
         seed: seed(),
@@ -123,7 +123,7 @@ fn lock(locks: &Path, folder: &Path) -> Result<File, String> {
 fn serve(
     args: &MountArgs,
     folder: &Path,
-    medium: Medium,
+    medium: OfflineVolume,
     fs: FileSystem,
     print: &dyn Fn(&str),
 ) -> Result<(), String> {
@@ -138,7 +138,7 @@ fn serve(
     let is_mounted = heed_signals(folder.to_owned())?;
     let file = io::fuse::mount(&name(args), folder, args.read_only);
     let file = file.map_err(|error| error.to_string())?;
-    let channel = Channel::open(file, &ring, Medium::other_owner(), DEPTH);
+    let channel = Channel::open(file, &ring, OfflineVolume::other_owner(), DEPTH);
     let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs), volume.chores());
     if args.durable_names {
         engine.make_names_durable();

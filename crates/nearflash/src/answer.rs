@@ -8,28 +8,28 @@ use std::task::{Context, Poll, Waker};
 use crate::Error;
 
 /// Returns the two ends of a new channel.
-pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
+pub(crate) fn answer<T>() -> (AnswerSender<T>, AnswerFuture<T>) {
     let shared = Arc::new(Mutex::new(AnswerState::Awaited(None)));
-    (Promise { shared: Some(shared.clone()) }, Answer { shared })
+    (AnswerSender { shared: Some(shared.clone()) }, AnswerFuture { shared })
 }
 
 #[derive(Debug)]
 enum AnswerState<T> {
-    /// No answer has come. The waker, if any, is that of the task that waits. [`Promise`] ends this
-    /// state.
+    /// No answer has come. The waker, if any, is that of the task that waits. [`AnswerSender`] ends
+    /// this state.
     Awaited(Option<Waker>),
-    /// The answer has come and was not taken. The next poll of [`Answer`] ends this state.
+    /// The answer has come and was not taken. The next poll of [`AnswerFuture`] ends this state.
     Here(Result<T, Error>),
     Taken,
 }
 
 /// The sending end, for one answer. Dropped without an answer, it sends [`Error::Closed`].
 #[derive(Debug)]
-pub(crate) struct Promise<T> {
+pub(crate) struct AnswerSender<T> {
     shared: Option<Arc<Mutex<AnswerState<T>>>>,
 }
 
-impl<T> Promise<T> {
+impl<T> AnswerSender<T> {
     /// Sends the answer to a request, and wakes the task that awaits it.
     pub(crate) fn keep(mut self, result: Result<T, Error>) {
         self.put(result);
@@ -44,7 +44,7 @@ impl<T> Promise<T> {
     }
 }
 
-impl<T> Drop for Promise<T> {
+impl<T> Drop for AnswerSender<T> {
     fn drop(&mut self) {
         self.put(Err(Error::Closed));
     }
@@ -52,11 +52,11 @@ impl<T> Drop for Promise<T> {
 
 /// The receiving end. Dropping it gives up the answer and nothing else.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
+pub(crate) struct AnswerFuture<T> {
     shared: Arc<Mutex<AnswerState<T>>>,
 }
 
-impl<T> Future for Answer<T> {
+impl<T> Future for AnswerFuture<T> {
     type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -145,7 +145,7 @@ impl Client {
 /// Runs a future to completion on this thread: an executor for simple programs.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut context) {
@@ -156,9 +156,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Wakes a thread that waits in [`block_on`].
-struct Unpark(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

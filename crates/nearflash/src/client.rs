@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use client::Address;
 use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range, Status};
 
-use crate::answer::{Answer, answer};
-use crate::line::Line;
+use crate::answer::{AnswerFuture, answer};
+use crate::line::RequestQueue;
 use crate::options::Options;
 use crate::slo::Registered;
 use crate::tenancy::{Notice, TenantRequest};
-use crate::thread::{self, Closing, Notices, Request, Route};
+use crate::thread::{self, Notices, QueueCloser, Request, Route};
 use crate::{Error, Info, Slo};
 
 /// Number of streams of a connection. Stream 0 is common to all handles; [`Client::stream`] hands
@@ -30,8 +30,8 @@ const RANGES_MAX: usize = 4;
 /// which ends with the last handle.
 ///
 /// Addresses (`lba`) and counts of blocks are in blocks of 512 bytes. Data is in bytes, in
-/// multiples of 512. Reads and writes of any length are cut into requests of at most 1 MiB, discards
-/// and writes of zeroes into requests of at most 1 GiB; they are carried out in any order.
+/// multiples of 512. Reads and writes of any length are cut into requests of at most 1 MiB,
+/// discards and writes of zeroes into requests of at most 1 GiB; they are carried out in any order.
 ///
 /// A request is under way once its future was first polled. Dropping the future gives up the
 /// answer, not the request.
@@ -46,8 +46,8 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    line: Arc<Line<Request>>,
-    _closing: Closing,
+    line: Arc<RequestQueue<Request>>,
+    _closing: QueueCloser,
     waker: io::Waker,
     notices: Arc<Notices>,
     /// The routes of streams that no [`Stream`] has at present, over all connections.
@@ -76,7 +76,7 @@ impl Client {
     pub async fn connect(url: &str, options: Options) -> Result<Client, Error> {
         options.check();
         let address: Address = url.parse().map_err(|e| Error::Address(format!("`{url}`: {e}")))?;
-        let line = Arc::new(Line::new(options.in_flight_max));
+        let line = Arc::new(RequestQueue::new(options.in_flight_max));
         let (promise, opened) = answer();
         let free = (0..options.connections)
             .flat_map(|link| (1..STREAMS).map(move |stream| Route { link: Some(link), stream }))
@@ -89,7 +89,7 @@ impl Client {
             .spawn(move || thread::run(&address, &options, &thread_line, &thread_notices, promise))
             .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
         // Dropping this value ends the thread, here or when the caller stops waiting.
-        let closing = Closing(line.clone());
+        let closing = QueueCloser(line.clone());
         let waker = opened.await?;
         let shared = Shared { line, _closing: closing, waker, notices, free: Mutex::new(free) };
         Ok(Client { shared: Arc::new(shared), route: Route::default() })
@@ -307,7 +307,11 @@ impl Client {
         Ok(Stream { client: Client { shared: self.shared.clone(), route } })
     }
 
-    async fn send(&self, command: Command, payload: Vec<u8>) -> Result<Answer<Vec<u8>>, Error> {
+    async fn send(
+        &self,
+        command: Command,
+        payload: Vec<u8>,
+    ) -> Result<AnswerFuture<Vec<u8>>, Error> {
         let (promise, answer) = answer();
         self.push(Request::Data { command, route: self.route, payload, promise }).await?;
         Ok(answer)
@@ -366,7 +370,7 @@ impl Drop for Stream {
     }
 }
 
-async fn wait_for_all(answers: Vec<Answer<Vec<u8>>>) -> Result<(), Error> {
+async fn wait_for_all(answers: Vec<AnswerFuture<Vec<u8>>>) -> Result<(), Error> {
     let mut result = Ok(());
     for answer in answers {
         // Waits for every answer, so that nothing is under way when this function returns.

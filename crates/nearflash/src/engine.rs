@@ -9,14 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::{Address, Done, Initiator, Loss, Op, Report, Ticket};
-use contract::{Control, Instant, NamespaceId};
+use contract::{ControlRequest, Instant, NamespaceId};
 use io::{
     ClientTls, Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor,
     Readiness, Ring, Sockets, SocketsConfig, Waker,
 };
 
 use crate::options::Options;
-use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
+use crate::tenancy::{Notice, Tenancy, TenantQuestion, TenantRequest};
 use crate::{Error, Info, Registered};
 
 /// Maximum number of events that wait for the program. Further events about connections and further
@@ -92,7 +92,7 @@ pub(crate) struct Engine<N: Network> {
     namespace: Option<NamespaceId>,
     tenancy: Tenancy,
     /// The requests about the tenant in flight, by their tickets' indices.
-    asked: Vec<Option<Asked>>,
+    asked: Vec<Option<TenantQuestion>>,
     events: VecDeque<Event>,
     spin: Duration,
     /// Time of the last turn in which the initiator had work.
@@ -186,7 +186,7 @@ impl<N: Network> Engine<N> {
     }
 
     pub(crate) fn info(&mut self) -> Result<Ticket, Error> {
-        let question = Control::Info { tag: 0, namespace: self.namespace };
+        let question = ControlRequest::Info { tag: 0, namespace: self.namespace };
         self.initiator.control(self.clock.now(), None, question).map_err(|_| Error::Full)
     }
 

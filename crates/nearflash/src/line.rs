@@ -13,7 +13,7 @@ use crate::Error;
 /// A bounded queue of requests of type `T`, with the tasks that wait for room in the queue, in
 /// order.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct RequestQueue<T> {
     inner: Mutex<Inner<T>>,
     capacity: usize,
 }
@@ -27,7 +27,7 @@ struct Inner<T> {
     closed: bool,
 }
 
-impl<T> Line<T> {
+impl<T> RequestQueue<T> {
     /// Creates a line whose queue holds at most `capacity` requests.
     pub(crate) fn new(capacity: usize) -> Self {
         let inner = Inner {
@@ -36,7 +36,7 @@ impl<T> Line<T> {
             next_number: 0,
             closed: false,
         };
-        Line { inner: Mutex::new(inner), capacity }
+        RequestQueue { inner: Mutex::new(inner), capacity }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
@@ -49,7 +49,7 @@ impl<T> Line<T> {
     /// # Errors
     /// [`Error::Closed`] if the line is closed.
     pub(crate) async fn push(&self, request: T) -> Result<(), Error> {
-        let mut place = LinePlace { line: self, number: None };
+        let mut place = RoomWaiter { line: self, number: None };
         let mut request = Some(request);
         poll_fn(|context| place.poll(context, &mut request)).await
     }
@@ -95,12 +95,12 @@ impl<T> Inner<T> {
 
 /// A task's position among the tasks that wait for room in the queue. Dropping the value gives the
 /// position up.
-struct LinePlace<'a, T> {
-    line: &'a Line<T>,
+struct RoomWaiter<'a, T> {
+    line: &'a RequestQueue<T>,
     number: Option<u64>,
 }
 
-impl<T> LinePlace<'_, T> {
+impl<T> RoomWaiter<'_, T> {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl<T> LinePlace<'_, T> {
     }
 }
 
-impl<T> Drop for LinePlace<'_, T> {
+impl<T> Drop for RoomWaiter<'_, T> {
     fn drop(&mut self) {
         if let Some(mine) = self.number {
             let mut inner = self.line.lock();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn who_waits_enters_in_order() {
-        let line = Line::new(1);
+        let line = RequestQueue::new(1);
         let mut a = pin!(line.push('a'));
         let mut b = pin!(line.push('b'));
         let mut c = pin!(line.push('c'));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn who_leaves_lets_the_next_in() {
-        let line = Line::new(1);
+        let line = RequestQueue::new(1);
         assert!(poll(pin!(line.push('a'))).is_ready());
         let mut c = pin!(line.push('c'));
         {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_lets_nobody_in() {
-        let line = Line::new(1);
+        let line = RequestQueue::new(1);
         assert!(poll(pin!(line.push('a'))).is_ready());
         let mut b = pin!(line.push('b'));
         assert!(poll(b.as_mut()).is_pending());

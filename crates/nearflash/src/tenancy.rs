@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use client::{Initiator, Ticket};
-use contract::{Control, Instant, Register, Status, TenantReply};
+use contract::{ControlRequest, Instant, Status, TenantRegistration, TenantReply};
 use io::Network;
 
 use crate::Error;
@@ -48,12 +48,12 @@ pub(crate) struct Tenancy {
     operation: Option<Operation>,
     /// Messages about the tenant that wait for a place in flight. A request of the program adds at
     /// most one for each connection, and each new connection adds one.
-    unasked: VecDeque<(Asked, Control)>,
+    unasked: VecDeque<(TenantQuestion, ControlRequest)>,
 }
 
 /// The purpose of a request about the tenant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct TenantQuestion {
     /// Index of the connection.
     link: usize,
     /// `true` if the message registers the tenant again on a new connection; `false` if it belongs
@@ -85,7 +85,7 @@ impl Tenancy {
             return Err(Error::Full);
         }
         let with_handles = (0..self.handles.len()).filter(|link| self.handles[*link] != 0);
-        let asks: Vec<(usize, Control)> = match &wish {
+        let asks: Vec<(usize, ControlRequest)> = match &wish {
             TenantRequest::Register { name, slo } => {
                 self.wanted = Some((name.clone(), *slo));
                 (0..self.handles.len()).map(|link| (link, register(name, *slo))).collect()
@@ -96,7 +96,12 @@ impl Tenancy {
                     let name = Box::default();
                     (
                         link,
-                        Control::Renegotiate(Register { tag: 0, tenant, name, slo: slo.asked() }),
+                        ControlRequest::Renegotiate(TenantRegistration {
+                            tag: 0,
+                            tenant,
+                            name,
+                            slo: slo.asked(),
+                        }),
                     )
                 };
                 with_handles.take(1).map(change).collect()
@@ -104,7 +109,7 @@ impl Tenancy {
             TenantRequest::Unregister => {
                 self.wanted = None;
                 let end = |link: usize| {
-                    (link, Control::Unregister { tag: 0, tenant: self.handles[link] })
+                    (link, ControlRequest::Unregister { tag: 0, tenant: self.handles[link] })
                 };
                 with_handles.map(end).collect()
             }
@@ -118,7 +123,7 @@ impl Tenancy {
             return Err(Error::Failed(Status::NoTenant));
         }
         self.operation = Some(Operation { wish, left: asks.len(), outcome: None });
-        let asked = |link| Asked { link, is_again: false };
+        let asked = |link| TenantQuestion { link, is_again: false };
         self.unasked.extend(asks.into_iter().map(|(link, control)| (asked(link), control)));
         Ok(())
     }
@@ -129,7 +134,7 @@ impl Tenancy {
         &mut self,
         initiator: &mut Initiator<N>,
         now: Instant,
-        mut remember: impl FnMut(Ticket, Asked),
+        mut remember: impl FnMut(Ticket, TenantQuestion),
     ) {
         while initiator.room() > 0
             && let Some((asked, control)) = self.unasked.pop_front()
@@ -144,7 +149,7 @@ impl Tenancy {
     pub(crate) fn connected<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize) {
         self.charge(initiator, link, 0);
         if let Some((name, slo)) = &self.wanted {
-            self.unasked.push_back((Asked { link, is_again: true }, register(name, *slo)));
+            self.unasked.push_back((TenantQuestion { link, is_again: true }, register(name, *slo)));
         }
     }
 
@@ -158,7 +163,7 @@ impl Tenancy {
     pub(crate) fn answered<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
-        Asked { link, is_again }: Asked,
+        TenantQuestion { link, is_again }: TenantQuestion,
         status: Status,
         reply: TenantReply,
     ) -> Option<Result<Registered, Error>> {
@@ -196,8 +201,13 @@ impl Tenancy {
     }
 }
 
-fn register(name: &str, slo: Slo) -> Control {
-    Control::Register(Register { tag: 0, tenant: 0, name: name.into(), slo: slo.asked() })
+fn register(name: &str, slo: Slo) -> ControlRequest {
+    ControlRequest::Register(TenantRegistration {
+        tag: 0,
+        tenant: 0,
+        name: name.into(),
+        slo: slo.asked(),
+    })
 }
 
 fn outcome(status: Status, reply: TenantReply) -> Result<Registered, Error> {

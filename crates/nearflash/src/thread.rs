@@ -7,9 +7,9 @@ use std::time::Duration;
 use client::{Address, Done, Op};
 use contract::{Buf, BufPool, Command, SizeClass, Status};
 
-use crate::answer::Promise;
+use crate::answer::AnswerSender;
 use crate::engine::{Event, Wait};
-use crate::line::Line;
+use crate::line::RequestQueue;
 use crate::options::Options;
 use crate::queue::{Queue, memory};
 use crate::tenancy::{Notice, TenantRequest};
@@ -27,11 +27,11 @@ pub(crate) struct Route {
 #[derive(Debug)]
 pub(crate) enum Request {
     /// A request about data. The answer is the data that was read, or empty.
-    Data { command: Command, route: Route, payload: Vec<u8>, promise: Promise<Vec<u8>> },
+    Data { command: Command, route: Route, payload: Vec<u8>, promise: AnswerSender<Vec<u8>> },
     /// A request for the namespace's properties.
-    Info(Promise<Info>),
+    Info(AnswerSender<Info>),
     /// A request about the client's tenant.
-    Tenant { wish: TenantRequest, promise: Promise<Registered> },
+    Tenant { wish: TenantRequest, promise: AnswerSender<Registered> },
 }
 
 impl Request {
@@ -45,9 +45,9 @@ impl Request {
 
 /// The receiver of the answer to a request in flight.
 #[derive(Debug)]
-enum Waiting {
-    Data(Promise<Vec<u8>>),
-    Info(Promise<Info>),
+enum PendingAnswer {
+    Data(AnswerSender<Vec<u8>>),
+    Info(AnswerSender<Info>),
 }
 
 /// Maximum number of notices that wait for the program. Beyond it the oldest is dropped.
@@ -79,14 +79,14 @@ fn take_pool() -> Result<BufPool, Error> {
 pub(crate) fn run(
     address: &Address,
     options: &Options,
-    line: &Arc<Line<Request>>,
+    line: &Arc<RequestQueue<Request>>,
     notices: &Arc<Notices>,
-    opened: Promise<io::Waker>,
+    opened: AnswerSender<io::Waker>,
 ) {
-    let _closing = Closing(line.clone());
+    let _closing = QueueCloser(line.clone());
     let made = Queue::to(address, options).and_then(|queue| Ok((queue, take_pool()?)));
     match made {
-        Ok((queue, pool)) => Server {
+        Ok((queue, pool)) => ClientThread {
             queue,
             pool,
             line: line.clone(),
@@ -102,29 +102,29 @@ pub(crate) fn run(
 
 /// Closes the line on drop, also when its holder panics.
 #[derive(Debug)]
-pub(crate) struct Closing(pub(crate) Arc<Line<Request>>);
+pub(crate) struct QueueCloser(pub(crate) Arc<RequestQueue<Request>>);
 
-impl Drop for Closing {
+impl Drop for QueueCloser {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
 /// The client's thread at work: it serves the program's requests with a queue.
-struct Server {
+struct ClientThread {
     queue: Queue,
     pool: BufPool,
-    line: Arc<Line<Request>>,
+    line: Arc<RequestQueue<Request>>,
     notices: Arc<Notices>,
     /// The receiver of the queue's waker; `None` once the first connection was made or has failed.
-    opened: Option<Promise<io::Waker>>,
+    opened: Option<AnswerSender<io::Waker>>,
     /// The receiver of the answer to the tenant request in progress; `None` if there is none.
-    tenant: Option<Promise<Registered>>,
+    tenant: Option<AnswerSender<Registered>>,
     /// The receivers of answers to requests in flight, by their tickets' indices.
-    waiting: Vec<Option<Waiting>>,
+    waiting: Vec<Option<PendingAnswer>>,
 }
 
-impl Server {
+impl ClientThread {
     fn run(mut self, in_flight_max: usize) {
         let mut done = Vec::with_capacity(in_flight_max);
         loop {
@@ -141,7 +141,7 @@ impl Server {
             }
             self.take_requests();
         }
-        let Server { queue, mut pool, .. } = self;
+        let ClientThread { queue, mut pool, .. } = self;
         queue.close(&mut done);
         done.into_iter().filter_map(|done| done.buf).for_each(|buf| pool.give(buf));
         if pool.is_whole() {
@@ -164,7 +164,7 @@ impl Server {
                 }
             }
             Event::Info { ticket, info } => {
-                let Some(Waiting::Info(promise)) = self.waiting[ticket.index()].take() else {
+                let Some(PendingAnswer::Info(promise)) = self.waiting[ticket.index()].take() else {
                     unreachable!("only questions are answered so")
                 };
                 promise.keep(info);
@@ -214,10 +214,10 @@ impl Server {
                 }
                 let Route { link, stream } = route;
                 let op = Op { link, stream, ..Op::new(command, buf) };
-                (self.queue.submit(op).expect("there is room"), Waiting::Data(promise))
+                (self.queue.submit(op).expect("there is room"), PendingAnswer::Data(promise))
             }
             Request::Info(promise) => {
-                (self.queue.info().expect("there is room"), Waiting::Info(promise))
+                (self.queue.info().expect("there is room"), PendingAnswer::Info(promise))
             }
             Request::Tenant { wish, promise } => {
                 match self.queue.begin(wish) {
@@ -232,7 +232,7 @@ impl Server {
     }
 
     fn finish(&mut self, done: Done) {
-        let Some(Waiting::Data(promise)) = self.waiting[done.ticket.index()].take() else {
+        let Some(PendingAnswer::Data(promise)) = self.waiting[done.ticket.index()].take() else {
             unreachable!("only requests about data end so")
         };
         let mut data = Vec::new();

@@ -9,18 +9,18 @@ use core::time::Duration;
 use contract::Instant;
 use wire::packets::RetryBody;
 
-use crate::channel::{Channel, Why};
+use crate::channel::Channel;
 use crate::credits;
-use crate::event::{AssociationId, Down};
-use crate::loss::Landed;
+use crate::event::{AssociationEnd, AssociationId};
+use crate::loss::SettledPieces;
 use crate::path::{DISTRUST_PROBES, Path};
 use crate::peer_address::PeerAddress;
 use crate::pools::Pools;
-use crate::proof::{LEAST_BYTES, PAUSE_SHRUNK, Proof};
+use crate::proof::{LEAST_BYTES, PAUSE_SHRUNK, PathProbes};
 use crate::secret::Secret;
 use crate::slab::{Linked, NONE};
-use crate::window::Seen;
-use crate::words::Words;
+use crate::window::SeenNumbers;
+use crate::words::PendingRecords;
 
 /// Maximum number of paths of an association.
 pub const PATHS_MAX: usize = 8;
@@ -62,7 +62,7 @@ pub(crate) enum State {
     /// Both ends know each other's number and cookie.
     Up,
     /// The association is over; `Event::Down` follows the end of the last channel.
-    Over(Down),
+    Over(AssociationEnd),
 }
 
 /// The other end of an association.
@@ -97,9 +97,9 @@ pub(crate) struct Association {
     pub in_flight: u16,
     /// The indices of the paths in the table of paths; [`NONE`] after the last.
     pub paths: [u32; PATHS_MAX],
-    pub words: Words,
+    pub words: PendingRecords,
     /// Serial numbers of channels that the peer opened.
-    pub opened: Seen,
+    pub opened: SeenNumbers,
     /// The time since which the peer has left a hello or a request for an acknowledgement
     /// unanswered; `None` if there is none.
     pub waits_since: Option<Instant>,
@@ -120,7 +120,7 @@ impl Linked for Association {
 impl Association {
     pub(crate) fn new(state: State, cookie: u64, now: Instant, peer: PeerAddress) -> Association {
         Association {
-            words: Words::new(matches!(state, State::Greeting { .. })),
+            words: PendingRecords::new(matches!(state, State::Greeting { .. })),
             state,
             cookie,
             peer: Peer { cookie: 0, place: 0, began_at: peer },
@@ -131,7 +131,7 @@ impl Association {
             credits: credits::LEAST,
             in_flight: 0,
             paths: [NONE; PATHS_MAX],
-            opened: Seen::default(),
+            opened: SeenNumbers::default(),
             waits_since: Some(now),
             heard_at: now,
             is_busy: false,
@@ -155,7 +155,7 @@ impl Association {
 
     /// Ends the association and all of its channels. The association is removed after the last of
     /// its channels.
-    pub(crate) fn end(&mut self, pools: &mut Pools, why: Down) {
+    pub(crate) fn end(&mut self, pools: &mut Pools, why: AssociationEnd) {
         if matches!(self.state, State::Over(_)) {
             return;
         }
@@ -168,11 +168,7 @@ impl Association {
         }
         self.in_flight = 0;
         self.words.clear(pools);
-        let reason = match why {
-            Down::Local => Why::Local,
-            Down::Refused(reason) => Why::Refused(Down::refusal(reason)),
-            Down::Silent | Down::Reset | Down::Idle => Why::Lost,
-        };
+        let reason = why.reason();
         let mut left = pools.channels_of[self.place as usize];
         for place in 0..pools.channels.max() as u32 {
             if left == 0 {
@@ -190,11 +186,11 @@ impl Association {
     /// association if its peer is silent or it has had no channel for too long.
     pub(crate) fn on_time(&mut self, pools: &mut Pools, now: Instant, secret: &mut Secret) {
         if self.waits_since.is_some_and(|since| now - since >= DEAD_AFTER) {
-            return self.end(pools, Down::Silent);
+            return self.end(pools, AssociationEnd::Silent);
         }
         let is_idle = pools.channels_of[self.place as usize] == 0;
         if is_idle && self.idle_until().is_some_and(|at| at <= now) {
-            return self.end(pools, Down::Idle);
+            return self.end(pools, AssociationEnd::Idle);
         }
         let mut has_asked = false;
         for place in self.paths() {
@@ -203,7 +199,7 @@ impl Association {
                 continue;
             }
             let window = &mut pools.windows[path.flight.window];
-            let mut landed = Landed::NOTHING;
+            let mut landed = SettledPieces::NOTHING;
             if path.flight.loss_at.is_some_and(|at| at <= now) {
                 path.detect_losses(now, window, &mut pools.pieces, &mut landed);
             }
@@ -284,7 +280,7 @@ impl Association {
 
     /// Adds a path, whose probe is chosen by `ask`. Returns `false` if the association has
     /// [`PATHS_MAX`] paths, or the table of paths is full.
-    pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: Proof) -> bool {
+    pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: PathProbes) -> bool {
         let count = self.paths().count();
         if count == PATHS_MAX || pools.paths.free() == 0 {
             return false;

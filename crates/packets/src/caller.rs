@@ -14,7 +14,7 @@ pub(crate) struct Caller {
     pub is_up: bool,
     /// The other associations among which dials are divided, in the order of their next turns.
     /// Empty unless dials are divided.
-    others: VecDeque<Option<Other>>,
+    others: VecDeque<Option<UnusedAssociation>>,
     /// The error with which the network refused the association.
     pub refusal: Option<i32>,
     /// The places of dialled connections that have no channel yet, oldest first.
@@ -24,7 +24,7 @@ pub(crate) struct Caller {
 }
 
 /// An association that the next dial does not use.
-struct Other {
+struct UnusedAssociation {
     id: AssociationId,
     is_up: bool,
     is_over: bool,
@@ -55,7 +55,11 @@ impl Caller {
         let free = self.others.iter().position(Option::is_none).unwrap_or(0);
         let Some(next) = self.others.remove(free) else { return };
         let is_up = self.is_up;
-        self.others.push_back(self.association.map(|id| Other { id, is_up, is_over: false }));
+        self.others.push_back(self.association.map(|id| UnusedAssociation {
+            id,
+            is_up,
+            is_over: false,
+        }));
         self.refusal = None;
         self.is_up = next.as_ref().is_some_and(|next| next.is_up);
         self.association = next.map(|next| next.id);

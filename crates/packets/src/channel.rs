@@ -2,9 +2,9 @@
 
 use contract::CloseReason;
 
-use crate::incoming::Incoming;
-use crate::outgoing::Outgoing;
-use crate::piece::Kind;
+use crate::incoming::ReceivingHalf;
+use crate::outgoing::SendingHalf;
+use crate::piece::PieceKind;
 use crate::slab::{Linked, NONE};
 
 /// The state of a channel.
@@ -18,14 +18,14 @@ pub(crate) enum State {
     Finishing,
     /// The channel is over for its user. The acknowledgement of this end's reset, or a reset of the
     /// peer, ends the state.
-    Leaving(Why),
+    Leaving(EndReason),
     /// The channel is over for both ends. The return of the last message's buffer ends the state.
-    Gone(Why),
+    Gone(EndReason),
 }
 
 /// The reason for the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum EndReason {
     /// The peer closed the channel in order.
     Peer,
     /// The peer closed the channel at once.
@@ -47,45 +47,45 @@ pub(crate) const TIMED_OUT: i32 = 110;
 /// The number of `ECONNREFUSED` on Linux: the error of a connection that its peer refused.
 pub(crate) const REFUSED: i32 = 111;
 
-impl Why {
+impl EndReason {
     pub(crate) fn reason(self) -> CloseReason {
         match self {
-            Why::Peer => CloseReason::Peer,
-            Why::Reset => CloseReason::Reset(RESET),
-            Why::Lost => CloseReason::Reset(TIMED_OUT),
-            Why::Refused(errno) => CloseReason::Reset(errno),
-            Why::Local => CloseReason::Local,
+            EndReason::Peer => CloseReason::Peer,
+            EndReason::Reset => CloseReason::Reset(RESET),
+            EndReason::Lost => CloseReason::Reset(TIMED_OUT),
+            EndReason::Refused(errno) => CloseReason::Reset(errno),
+            EndReason::Local => CloseReason::Local,
         }
     }
 }
 
 /// A control record (without a message number) that the channel has to send to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owed {
+pub(crate) enum DueRecord {
     Nothing,
     Stop,
     Go,
     Reset,
 }
 
-impl Owed {
+impl DueRecord {
     /// Returns the record to send after a record of kind `kind` was lost.
-    pub(crate) fn again(kind: Kind) -> Owed {
+    pub(crate) fn again(kind: PieceKind) -> DueRecord {
         match kind {
-            Kind::Reset => Owed::Reset,
-            Kind::Stop => Owed::Stop,
-            Kind::Go => Owed::Go,
-            _ => Owed::Nothing,
+            PieceKind::Reset => DueRecord::Reset,
+            PieceKind::Stop => DueRecord::Stop,
+            PieceKind::Go => DueRecord::Go,
+            _ => DueRecord::Nothing,
         }
     }
 
     /// Returns the kind of the record that has to be sent; `None` if there is none.
-    pub(crate) fn kind(self) -> Option<Kind> {
+    pub(crate) fn kind(self) -> Option<PieceKind> {
         match self {
-            Owed::Nothing => None,
-            Owed::Stop => Some(Kind::Stop),
-            Owed::Go => Some(Kind::Go),
-            Owed::Reset => Some(Kind::Reset),
+            DueRecord::Nothing => None,
+            DueRecord::Stop => Some(PieceKind::Stop),
+            DueRecord::Go => Some(PieceKind::Go),
+            DueRecord::Reset => Some(PieceKind::Reset),
         }
     }
 }
@@ -93,8 +93,8 @@ impl Owed {
 /// A connection inside an association.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub out: Outgoing,
-    pub incoming: Incoming,
+    pub out: SendingHalf,
+    pub incoming: ReceivingHalf,
     /// The index of the channel's association in the table of associations.
     pub association: u32,
     /// The number of channels that had this index before.
@@ -112,7 +112,7 @@ pub(crate) struct Channel {
     /// on the wire.
     pub serial: u32,
     pub state: State,
-    pub owed: Owed,
+    pub owed: DueRecord,
     /// `true` if the channel is in its association's queue of channels with something to send.
     pub speaks: bool,
 }
@@ -128,8 +128,8 @@ impl Linked for Channel {
 impl Channel {
     pub(crate) fn new(association: u32, serial: u32, generation: u32, state: State) -> Channel {
         Channel {
-            out: Outgoing::new(),
-            incoming: Incoming::new(),
+            out: SendingHalf::new(),
+            incoming: ReceivingHalf::new(),
             association,
             generation,
             next: NONE,
@@ -138,7 +138,7 @@ impl Channel {
             stops: 0,
             serial,
             state,
-            owed: Owed::Nothing,
+            owed: DueRecord::Nothing,
             speaks: false,
         }
     }
@@ -162,6 +162,6 @@ impl Channel {
     /// that the first queued message is partly sent.
     pub(crate) fn has_words(&self, front_is_begun: bool) -> bool {
         let may = if front_is_begun { self.out.may_go_on() } else { self.out.may_begin() };
-        self.owed != Owed::Nothing || !self.out.queue.is_empty() && may
+        self.owed != DueRecord::Nothing || !self.out.queue.is_empty() && may
     }
 }

@@ -5,9 +5,9 @@ use core::time::Duration;
 use contract::Instant;
 
 use crate::association::Association;
-use crate::pack::Load;
+use crate::pack::AllowedRecords;
 use crate::pools::Pools;
-use crate::sent::Fate;
+use crate::sent::SentPacketState;
 use crate::slab::NONE;
 
 /// The time without a packet after which a path is asked for its round-trip time, while the
@@ -22,7 +22,7 @@ pub(crate) fn choose(
     association: &mut Association,
     pools: &mut Pools,
     now: Instant,
-) -> Option<(u32, Load)> {
+) -> Option<(u32, AllowedRecords)> {
     let asking = association.paths().find(|path| {
         let may = pools.paths[*path].flight.probes_now && pools.lane_has_room(*path);
         may && is_free(pools, *path)
@@ -30,8 +30,8 @@ pub(crate) fn choose(
     if let Some(path) = asking {
         let answers = |other: u32| other != path && pools.paths[other].answers();
         let may_wait = association.paths().any(answers) && pools.pieces.free() > 0;
-        let load = if may_wait { Load::Ping } else { Load::Any };
-        association.words.pings |= load == Load::Ping || !association.words.are_any();
+        let load = if may_wait { AllowedRecords::Ping } else { AllowedRecords::Any };
+        association.words.pings |= load == AllowedRecords::Ping || !association.words.are_any();
         return Some((path, load));
     }
     if !association.words.are_any() || is_spent(association, pools) {
@@ -39,9 +39,9 @@ pub(crate) fn choose(
     }
     if let Some(path) = forgotten(association, pools, now) {
         association.words.pings = true;
-        return Some((path, Load::Ping));
+        return Some((path, AllowedRecords::Ping));
     }
-    fastest(association, pools, now).map(|path| (path, Load::Any))
+    fastest(association, pools, now).map(|path| (path, AllowedRecords::Any))
 }
 
 /// Returns a path that has carried nothing for so long that its round-trip time may have changed,
@@ -97,5 +97,5 @@ fn is_free(pools: &mut Pools, path: u32) -> bool {
         return false;
     }
     let path = &pools.paths[path];
-    pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
+    pools.windows[path.flight.window].evicted(path.flight.next).fate != SentPacketState::InFlight
 }

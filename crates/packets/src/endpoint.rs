@@ -8,21 +8,21 @@ use contract::{Buf, ConnId, Frame, Instant};
 use wire::packets::PacketKind;
 
 use crate::association::{Association, State};
-use crate::channel::{State as ChannelState, Why};
+use crate::channel::{EndReason, State as ChannelState};
 use crate::deadlines::Deadlines;
 use crate::directory::Directory;
-use crate::entrance::{Dropped, Entered, open};
-use crate::event::{AssociationId, Delivery, Down, Event};
-use crate::greet::{Answer, forget, greet, hello_of};
-use crate::head::{Head, PACKET_BYTES_MAX};
-use crate::hear::Place;
-use crate::moved::{self, Elsewhere};
-use crate::packet::{Lent, Packet};
+use crate::entrance::{DropReason, PacketPath, open};
+use crate::event::{AssociationEnd, AssociationId, Delivery, Event};
+use crate::greet::{QueuedAnswer, forget, greet, hello_of};
+use crate::head::{PACKET_BYTES_MAX, ParsedHead};
+use crate::hear::PacketPosition;
+use crate::moved::{self, AddressProbe};
+use crate::packet::{LentBodies, Packet};
 use crate::path::Path;
 use crate::peer_address::PeerAddress;
-use crate::piece::Kind;
+use crate::piece::PieceKind;
 use crate::pools::{Chunk, Counters, Pools};
-use crate::proof::{LEAST_BYTES, Proof};
+use crate::proof::{LEAST_BYTES, PathProbes};
 use crate::seals::Seals;
 use crate::secret::Secret;
 use crate::settings::{LANES_MAX, Settings};
@@ -33,7 +33,7 @@ const ANSWERS_MAX: usize = 64;
 
 /// A packet that a lane received. Its buffer is lent until [`Endpoint::take_back`] returns it.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct ReceivedPacket {
     /// The number of the lane that received the packet.
     pub lane: u8,
     /// The address that sent the packet.
@@ -63,7 +63,7 @@ pub struct Endpoint {
     pub(crate) pools: Pools,
     /// Associations with something to send.
     busy: Queue,
-    held_up: HeldUp,
+    held_up: BlockedAssociations,
     deadlines: Deadlines,
     /// The number of associations that each place of the table had before.
     generations: alloc::vec::Vec<u32>,
@@ -71,12 +71,12 @@ pub struct Endpoint {
     /// Places of associations, by the peer's cookie.
     pub(crate) by_peer: Directory,
     /// Answers to packets of the handshake and of unknown associations, which wait to be sent.
-    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) answers: VecDeque<QueuedAnswer>,
     /// Probes to other addresses of peers, which wait to be sent.
-    elsewhere: VecDeque<Elsewhere>,
+    elsewhere: VecDeque<AddressProbe>,
     /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,
-    pub(crate) rates: crate::greet::Rates,
+    pub(crate) rates: crate::greet::AnswerRates,
     /// The encryption states of the associations; `None` if the endpoint has no key.
     pub(crate) seals: Option<Seals>,
 }
@@ -97,7 +97,7 @@ impl Endpoint {
             associations: Slab::new(max),
             pools: Pools::new(&settings),
             busy: Queue::EMPTY,
-            held_up: HeldUp(alloc::vec::Vec::with_capacity(max)),
+            held_up: BlockedAssociations(alloc::vec::Vec::with_capacity(max)),
             deadlines: Deadlines::new(max),
             generations: alloc::vec![0; max],
             secret: Secret::new(settings.secret),
@@ -105,7 +105,7 @@ impl Endpoint {
             answers: VecDeque::with_capacity(ANSWERS_MAX),
             elsewhere: VecDeque::with_capacity(ANSWERS_MAX),
             by_network: Directory::new(max),
-            rates: crate::greet::Rates::default(),
+            rates: crate::greet::AnswerRates::default(),
             seals: settings.sealed.take().map(|sealed| Seals::new(&sealed, max)),
             settings,
         }
@@ -150,14 +150,14 @@ impl Endpoint {
         let association = &mut self.associations[place];
         (association.place, association.generation) = (place, self.generations[place as usize]);
         association.words.association = place;
-        association.add_path(&mut self.pools, path, Proof::default());
+        association.add_path(&mut self.pools, path, PathProbes::default());
         Some(place)
     }
 
     /// Adds a path to an association that this end has dialled: another lane, another address of
     /// the peer, or both. Packets go by the path once the peer has proved that it receives there.
-    /// An address that is a claim of the peer is given up if nothing answers. Returns `false` if there
-    /// is no room, or the association is not up.
+    /// An address that is a claim of the peer is given up if nothing answers. Returns `false` if
+    /// there is no room, or the association is not up.
     pub fn add_path(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl Endpoint {
         let Some(place) = self.find(association) else { return false };
         let bytes = self.associations[place].packet_bytes;
         let mut path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
-        let mut proof = Proof::default();
+        let mut proof = PathProbes::default();
         // The peer may have named another's address: it gets no more than any path must carry.
         proof.ask(self.secret.cookie(), LEAST_BYTES, Some(now));
         proof.is_claim = is_claim;
@@ -211,13 +211,13 @@ impl Endpoint {
     /// above zero.
     pub fn send(&mut self, conn: ConnId, frame: Frame, strict: bool) {
         let Some(place) = self.pools.place(conn).filter(|_| self.may_send(conn)) else {
-            let buf = frame.body.map(crate::event::BufOf);
+            let buf = frame.body.map(crate::event::MessageBody);
             return self.pools.events.push_back(Event::Sent { conn, buf });
         };
         let association = self.pools.channels[place].association;
         let words = &mut self.associations[association].words;
         words.asked = 0;
-        words.queue(&mut self.pools, place, Kind::Data, frame, strict);
+        words.queue(&mut self.pools, place, PieceKind::Data, frame, strict);
         self.refresh(association);
     }
 
@@ -243,7 +243,13 @@ impl Endpoint {
         channel.state = ChannelState::Finishing;
         let association = channel.association;
         let frame = crate::words::bare_frame();
-        self.associations[association].words.queue(&mut self.pools, place, Kind::End, frame, true);
+        self.associations[association].words.queue(
+            &mut self.pools,
+            place,
+            PieceKind::End,
+            frame,
+            true,
+        );
         self.refresh(association);
     }
 
@@ -251,7 +257,7 @@ impl Endpoint {
     pub fn close(&mut self, conn: ConnId) {
         let Some(place) = self.pools.place(conn) else { return };
         let association = self.pools.channels[place].association;
-        self.associations[association].words.leave(&mut self.pools, place, Why::Local, false);
+        self.associations[association].words.leave(&mut self.pools, place, EndReason::Local, false);
         self.refresh(association);
     }
 
@@ -285,7 +291,7 @@ impl Endpoint {
     /// Ends an association and all of its channels, without a message to the peer.
     pub fn hang_up(&mut self, association: AssociationId) {
         if let Some(place) = self.find(association) {
-            self.associations[place].end(&mut self.pools, Down::Local);
+            self.associations[place].end(&mut self.pools, AssociationEnd::Local);
             self.refresh(place);
         }
     }
@@ -297,12 +303,12 @@ impl Endpoint {
 
     /// Processes a packet that arrived. Packets for others, damaged packets and repeated packets
     /// deliver nothing.
-    pub fn receive(&mut self, now: Instant, arrived: Arrived) {
-        let Arrived { lane, from, mut buf, at, bytes, is_marked, waited } = arrived;
+    pub fn receive(&mut self, now: Instant, arrived: ReceivedPacket) {
+        let ReceivedPacket { lane, from, mut buf, at, bytes, is_marked, waited } = arrived;
         let came = now - waited;
         self.pools.counters.arrived += 1;
         let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
-        let Ok(head) = Head::parse(packet) else {
+        let Ok(head) = ParsedHead::parse(packet) else {
             self.pools.counters.malformed += 1;
             return self.pools.returned.push_back(buf);
         };
@@ -310,7 +316,7 @@ impl Endpoint {
             self.greeted(now, (lane, from), &head, &packet[..head.bytes]);
             return self.pools.returned.push_back(buf);
         }
-        let Entered { association: place, path, bytes } =
+        let PacketPath { association: place, path, bytes } =
             match enter(self, &head, (lane, from), &mut buf, at) {
                 Ok(entered) => entered,
                 Err(why) => {
@@ -331,7 +337,7 @@ impl Endpoint {
         self.pools.paths[path].receipt.echo |= is_marked;
         // Without a free chunk, pieces have no room, but the head still counts.
         let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
-        let of = Place { path, chunk: chunk.unwrap_or(NONE), at: at as u32 };
+        let of = PacketPosition { path, chunk: chunk.unwrap_or(NONE), at: at as u32 };
         let association = &mut self.associations[place];
         let heard = association.hear(&mut self.pools, (now, came), &head, packet, of);
         self.pools.counters.malformed += u64::from(heard.is_err());
@@ -347,7 +353,7 @@ impl Endpoint {
 
     /// Returns the indices of the association and of the path that a packet belongs to; `None` if
     /// the packet's cookie is wrong, or the packet came from another address.
-    fn path_of(&self, head: &Head, lane: u8, from: &PeerAddress) -> Option<(u32, u32)> {
+    fn path_of(&self, head: &ParsedHead, lane: u8, from: &PeerAddress) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
             let path = &self.pools.paths[*path];
@@ -358,7 +364,7 @@ impl Endpoint {
 
     /// Returns the index of the association that a packet names; `None` unless the association is
     /// up and the packet has its cookie.
-    fn addressee(&self, head: &Head) -> Option<u32> {
+    fn addressee(&self, head: &ParsedHead) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
         let association = self.associations.get(place)?;
         let is_ours = association.cookie == head.cookie && association.is_up();
@@ -463,7 +469,7 @@ impl Endpoint {
     }
 
     /// Releases the bodies that a packet has lent to a lane, once the lane has sent or dropped it.
-    pub fn gone(&mut self, lent: Lent) {
+    pub fn gone(&mut self, lent: LentBodies) {
         let mut at = lent.0;
         while at != NONE {
             let loan = self.pools.loans.give(at);
@@ -547,9 +553,9 @@ impl Endpoint {
 
 /// Indices of associations that have something to send by lanes without room. An index may be
 /// listed more than once; the list is at most as long as the table of associations.
-struct HeldUp(alloc::vec::Vec<u32>);
+struct BlockedAssociations(alloc::vec::Vec<u32>);
 
-impl HeldUp {
+impl BlockedAssociations {
     fn add(&mut self, place: u32) {
         if self.0.len() == self.0.capacity() {
             self.0.sort_unstable();
@@ -575,16 +581,16 @@ fn is_held_up(association: &Association, pools: &Pools) -> bool {
 /// The reason that the packet is dropped. Nothing of the endpoint has changed then.
 fn enter(
     endpoint: &mut Endpoint,
-    head: &Head,
+    head: &ParsedHead,
     (lane, from): (u8, PeerAddress),
     buf: &mut Buf,
     at: usize,
-) -> Result<Entered, Dropped> {
+) -> Result<PacketPath, DropReason> {
     let known = endpoint.path_of(head, lane, &from);
     let moved = if known.is_none() { path_of_moved(endpoint, head, lane) } else { None };
     let (place, path) = match known.or(moved) {
         Some((place, path)) => (place, Some(path)),
-        None => (newcomer(endpoint, head).ok_or(Dropped::Unknown)?, None),
+        None => (newcomer(endpoint, head).ok_or(DropReason::Unknown)?, None),
     };
     let packet = &mut buf.prefix_mut(at + head.bytes)[at..];
     let of = (&endpoint.associations[place], path);
@@ -598,13 +604,13 @@ fn enter(
         endpoint.elsewhere.extend(answer.into_iter().take(room));
     }
     let path = path.or_else(|| new_path(endpoint, head, place, (lane, from)));
-    let path = path.ok_or(Dropped::Unknown)?;
-    Ok(Entered { association: place, path, bytes })
+    let path = path.ok_or(DropReason::Unknown)?;
+    Ok(PacketPath { association: place, path, bytes })
 }
 
 /// Returns the association and the path of a sealed packet that came from another address than the
 /// path's; `None` if there is none, or its address cannot change.
-fn path_of_moved(endpoint: &Endpoint, head: &Head, lane: u8) -> Option<(u32, u32)> {
+fn path_of_moved(endpoint: &Endpoint, head: &ParsedHead, lane: u8) -> Option<(u32, u32)> {
     endpoint.seals.as_ref()?;
     let place = endpoint.addressee(head)?;
     let association = &endpoint.associations[place];
@@ -633,16 +639,16 @@ fn ask_elsewhere(endpoint: &mut Endpoint, packet: &mut Packet) -> bool {
 fn drop_packet(
     endpoint: &mut Endpoint,
     now: Instant,
-    head: &Head,
+    head: &ParsedHead,
     (lane, from): (u8, PeerAddress),
-    why: Dropped,
+    why: DropReason,
 ) {
     let counters = &mut endpoint.pools.counters;
     match why {
-        Dropped::Repeated => counters.repeated += 1,
-        Dropped::Forged => counters.malformed += 1,
-        Dropped::Unsealed => counters.unknown += 1,
-        Dropped::Unknown => {
+        DropReason::Repeated => counters.repeated += 1,
+        DropReason::Forged => counters.malformed += 1,
+        DropReason::Unsealed => counters.unknown += 1,
+        DropReason::Unknown => {
             counters.unknown += 1;
             endpoint.disown(now, head, lane, from);
         }
@@ -651,7 +657,7 @@ fn drop_packet(
 
 /// Returns the index of the association to which a probe from a new address adds a path; `None` if
 /// the packet is no probe, or the local end has dialled the association.
-fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
+fn newcomer(endpoint: &Endpoint, head: &ParsedHead) -> Option<u32> {
     let place = endpoint.addressee(head)?;
     let is_initiator = endpoint.associations[place].words.is_initiator;
     (head.kind == PacketKind::PROBE && !is_initiator).then_some(place)
@@ -661,7 +667,7 @@ fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
 /// place; `None` if there is no room.
 fn new_path(
     endpoint: &mut Endpoint,
-    head: &Head,
+    head: &ParsedHead,
     place: u32,
     (lane, from): (u8, PeerAddress),
 ) -> Option<u32> {
@@ -673,7 +679,7 @@ fn new_path(
     let bytes = usize::from(association.packet_bytes);
     let mut path = Path::new(lane, from, endpoint.settings.policy(&from), bytes);
     path.id = head.mark.unwrap_or_default().path;
-    let is_added = association.add_path(&mut endpoint.pools, path, Proof::default());
+    let is_added = association.add_path(&mut endpoint.pools, path, PathProbes::default());
     is_added.then(|| association.paths().last()).flatten()
 }
 
@@ -681,7 +687,7 @@ fn new_path(
 pub(crate) fn hang_up_all(endpoint: &mut Endpoint) {
     for place in 0..endpoint.associations.max() as u32 {
         if let Some(association) = endpoint.associations.get_mut(place) {
-            association.end(&mut endpoint.pools, Down::Reset);
+            association.end(&mut endpoint.pools, AssociationEnd::Reset);
             endpoint.refresh(place);
         }
     }

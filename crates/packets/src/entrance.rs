@@ -4,13 +4,13 @@
 use wire::packets::TAG_BYTES;
 
 use crate::association::Association;
-use crate::head::Head;
+use crate::head::ParsedHead;
 use crate::pools::Pools;
 use crate::seals::Seals;
-use crate::window::Seen;
+use crate::window::SeenNumbers;
 
 /// The association and the path of a packet that comes from the peer.
-pub(crate) struct Entered {
+pub(crate) struct PacketPath {
     pub association: u32,
     pub path: u32,
     /// Length of the packet in bytes, without the authentication tag at its end.
@@ -19,7 +19,7 @@ pub(crate) struct Entered {
 
 /// The reason that a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dropped {
+pub(crate) enum DropReason {
     /// The packet belongs to no association or path of this endpoint.
     Unknown,
     /// The packet is not encrypted but its association is, or the other way round.
@@ -40,35 +40,35 @@ pub(crate) fn open(
     seals: &mut Option<Seals>,
     pools: &Pools,
     (association, path): (&Association, Option<u32>),
-    head: &Head,
+    head: &ParsedHead,
     packet: &mut [u8],
-) -> Result<usize, Dropped> {
+) -> Result<usize, DropReason> {
     let Some(seals) = seals else {
-        return if head.mark.is_none() { Ok(head.bytes) } else { Err(Dropped::Unsealed) };
+        return if head.mark.is_none() { Ok(head.bytes) } else { Err(DropReason::Unsealed) };
     };
-    let Some(mark) = head.mark else { return Err(Dropped::Unsealed) };
+    let Some(mark) = head.mark else { return Err(DropReason::Unsealed) };
     let number = match path {
         Some(path) => {
             let path = &pools.paths[path];
             if path.id != mark.path {
-                return Err(Dropped::Unknown);
+                return Err(DropReason::Unknown);
             }
             let seen = &path.receipt.seen;
             let number = seen.complete(head.number, 32);
             if seen.has(number) {
-                return Err(Dropped::Repeated);
+                return Err(DropReason::Repeated);
             }
             number
         }
         None => {
             if association.paths().any(|path| pools.paths[path].id == mark.path) {
-                return Err(Dropped::Unknown);
+                return Err(DropReason::Unknown);
             }
-            Seen::default().complete(head.number, 32)
+            SeenNumbers::default().complete(head.number, 32)
         }
     };
     match seals.open(association.place, mark, number, packet) {
         true => Ok(head.bytes - TAG_BYTES),
-        false => Err(Dropped::Forged),
+        false => Err(DropReason::Forged),
     }
 }

@@ -3,7 +3,7 @@
 use contract::{Buf, CloseReason, ConnId};
 use wire::packets::{REFUSED_NEEDS_KEY, REFUSED_NO_KEY, REFUSED_OTHER_KEY};
 
-use crate::channel::REFUSED;
+use crate::channel::{EndReason, REFUSED};
 use crate::peer_address::PeerAddress;
 
 /// The identifier of an association. The generation tells successive users of one place apart.
@@ -30,7 +30,7 @@ pub struct Delivery {
 
 /// The reason for the end of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Down {
+pub enum AssociationEnd {
     /// The peer has not answered for too long.
     Silent,
     /// The peer does not know the association any more.
@@ -43,7 +43,16 @@ pub enum Down {
     Idle,
 }
 
-impl Down {
+impl AssociationEnd {
+    /// Returns the reason that the channels of the association are told.
+    pub(crate) fn reason(self) -> EndReason {
+        match self {
+            Self::Local => EndReason::Local,
+            Self::Refused(reason) => EndReason::Refused(Self::refusal(reason)),
+            Self::Silent | Self::Reset | Self::Idle => EndReason::Lost,
+        }
+    }
+
     /// Returns the number on Linux of the error with which a refusal ends a connection:
     /// `ENOKEY`, `EKEYREJECTED`, `EPROTONOSUPPORT` or `ECONNREFUSED`.
     pub(crate) fn refusal(reason: u32) -> i32 {
@@ -65,7 +74,7 @@ pub enum Event {
     /// [`add_path`](crate::Endpoint::add_path) verifies the claim.
     AddressAnnounced(AssociationId, PeerAddress),
     /// An association has ended, after all of its channels.
-    Down(AssociationId, Down),
+    Down(AssociationId, AssociationEnd),
     /// A channel is open: the peer has opened it, or has answered this end's open.
     Opened {
         /// The channel's identifier.
@@ -88,7 +97,7 @@ pub enum Event {
         /// The channel of the message.
         conn: ConnId,
         /// The body; `None` if the message had none.
-        buf: Option<BufOf>,
+        buf: Option<MessageBody>,
     },
     /// A channel has ended. No further event of the channel follows but `Sent`.
     Closed {
@@ -102,10 +111,10 @@ pub enum Event {
 /// The body of a message, which returns to the user that sent it. Bodies are equal if their buffers
 /// have the same index.
 #[derive(Debug)]
-pub struct BufOf(pub Buf);
+pub struct MessageBody(pub Buf);
 
-impl PartialEq for BufOf {
-    fn eq(&self, other: &BufOf) -> bool {
+impl PartialEq for MessageBody {
+    fn eq(&self, other: &MessageBody) -> bool {
         self.0.index() == other.0.index()
     }
 }

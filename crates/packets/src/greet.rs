@@ -16,8 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::association::{Association, State};
 use crate::endpoint::Endpoint;
-use crate::event::{Down, Event};
-use crate::head::{HEAD_BYTES, Head, Mark};
+use crate::event::{AssociationEnd, Event};
+use crate::head::{HEAD_BYTES, ParsedHead, SealSelector};
 use crate::packet::Packet;
 use crate::peer_address::PeerAddress;
 use crate::proof::LEAST_BYTES;
@@ -39,16 +39,16 @@ const WELCOMED_PER_SECOND: u64 = 10_000;
 const WELCOMED_AT_ONCE: u32 = 64;
 
 /// An answer to a packet without an association, queued to be sent.
-pub(crate) struct Answer {
+pub(crate) struct QueuedAnswer {
     lane: u8,
     to: PeerAddress,
     kind: PacketKind,
     association: u32,
     cookie: u64,
-    body: Body,
+    body: AnswerBody,
 }
 
-enum Body {
+enum AnswerBody {
     Retry(RetryBody),
     Accept(AcceptBody),
     /// An accept of a sealed association: message 2 of its handshake.
@@ -57,21 +57,21 @@ enum Body {
     Reset(ResetBody),
 }
 
-impl Body {
+impl AnswerBody {
     fn bytes(&self) -> &[u8] {
         match self {
-            Body::Retry(body) => body.as_bytes(),
-            Body::Accept(body) => body.as_bytes(),
-            Body::SealedAccept(message) => message,
-            Body::Refuse(body) => body.as_bytes(),
-            Body::Reset(body) => body.as_bytes(),
+            AnswerBody::Retry(body) => body.as_bytes(),
+            AnswerBody::Accept(body) => body.as_bytes(),
+            AnswerBody::SealedAccept(message) => message,
+            AnswerBody::Refuse(body) => body.as_bytes(),
+            AnswerBody::Reset(body) => body.as_bytes(),
         }
     }
 }
 
 /// A token bucket that limits how often something is done.
 #[derive(Debug)]
-struct Rate {
+struct RateLimit {
     /// The time in which the bucket gets one token.
     each: Duration,
     /// The capacity of the bucket in tokens.
@@ -80,10 +80,10 @@ struct Rate {
     full_at: Instant,
 }
 
-impl Rate {
-    fn new(per_second: u64, most: u32) -> Rate {
+impl RateLimit {
+    fn new(per_second: u64, most: u32) -> RateLimit {
         let each = Duration::from_nanos(1_000_000_000 / per_second);
-        Rate { each, most, full_at: Instant::ZERO }
+        RateLimit { each, most, full_at: Instant::ZERO }
     }
 
     /// Takes a token, or returns `false` if there is none.
@@ -99,21 +99,21 @@ impl Rate {
 
 /// The rate limits of answers to unknown peers, a bucket for each kind.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub(crate) struct AnswerRates {
     /// The rate limit of answers to hellos without a valid token.
-    hellos: Rate,
+    hellos: RateLimit,
     /// The rate limit of new associations.
-    welcomes: Rate,
+    welcomes: RateLimit,
     /// The rate limit of resets, which answer packets of unknown associations.
-    resets: Rate,
+    resets: RateLimit,
 }
 
-impl Default for Rates {
-    fn default() -> Rates {
-        Rates {
-            hellos: Rate::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
-            welcomes: Rate::new(WELCOMED_PER_SECOND, WELCOMED_AT_ONCE),
-            resets: Rate::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
+impl Default for AnswerRates {
+    fn default() -> AnswerRates {
+        AnswerRates {
+            hellos: RateLimit::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
+            welcomes: RateLimit::new(WELCOMED_PER_SECOND, WELCOMED_AT_ONCE),
+            resets: RateLimit::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
         }
     }
 }
@@ -135,7 +135,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         (lane, from): (u8, PeerAddress),
-        head: &Head,
+        head: &ParsedHead,
         packet: &[u8],
     ) {
         let is_known = match head.kind {
@@ -160,7 +160,7 @@ impl Endpoint {
     }
 
     /// Returns the place of the association whose hello a packet answers; `None` if there is none.
-    fn greeting(&self, head: &Head) -> Option<u32> {
+    fn greeting(&self, head: &ParsedHead) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
         let association = self.associations.get(place)?;
         let is_greeting = matches!(association.state, State::Greeting { .. });
@@ -168,7 +168,7 @@ impl Endpoint {
     }
 
     /// Schedules the hello again, with the token of the peer's retry.
-    fn retried(&mut self, now: Instant, head: &Head, token: RetryBody) {
+    fn retried(&mut self, now: Instant, head: &ParsedHead, token: RetryBody) {
         let Some(place) = self.greeting(head) else { return };
         let association = &mut self.associations[place];
         let State::Greeting { token: earlier, .. } = association.state else { return };
@@ -179,7 +179,7 @@ impl Endpoint {
     }
 
     /// Finishes the handshake of an association that the peer has accepted.
-    fn accepted(&mut self, now: Instant, head: &Head, place: u32, accept: &AcceptBody) {
+    fn accepted(&mut self, now: Instant, head: &ParsedHead, place: u32, accept: &AcceptBody) {
         let cookie = accept.cookie.get();
         if cookie == 0 || self.by_peer.get(cookie).is_some() {
             self.pools.counters.unknown += 1;
@@ -208,19 +208,19 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    fn refused(&mut self, head: &Head, refuse: &RefuseBody) {
+    fn refused(&mut self, head: &ParsedHead, refuse: &RefuseBody) {
         let Some(place) = self.greeting(head) else { return };
         let State::Greeting { tries, .. } = self.associations[place].state else { return };
         if self.seals.as_mut().is_some_and(|seals| !seals.is_refused(place, tries)) {
             return;
         }
-        self.associations[place].end(&mut self.pools, Down::Refused(refuse.reason.get()));
+        self.associations[place].end(&mut self.pools, AssociationEnd::Refused(refuse.reason.get()));
         self.refresh(place);
     }
 
     /// Answers a packet of an unknown association with a reset, within the rate limit. A packet for
     /// another worker gets no answer.
-    pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: PeerAddress) {
+    pub(crate) fn disown(&mut self, now: Instant, head: &ParsedHead, lane: u8, from: PeerAddress) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
         // It has lost its way here, and is sent again.
@@ -235,12 +235,12 @@ impl Endpoint {
             reserved: 0.into(),
             proof: reset_proof(reset_key(self), head.cookie, head.association),
         };
-        let body = Body::Reset(reset);
+        let body = AnswerBody::Reset(reset);
         let kind = PacketKind::RESET;
-        self.push_answer(Answer { lane, to: from, kind, association: 0, cookie: 0, body });
+        self.push_answer(QueuedAnswer { lane, to: from, kind, association: 0, cookie: 0, body });
     }
 
-    fn push_answer(&mut self, answer: Answer) {
+    fn push_answer(&mut self, answer: QueuedAnswer) {
         if self.answers.len() < self.answers.capacity() {
             self.answers.push_back(answer);
         }
@@ -253,9 +253,9 @@ impl Endpoint {
         packet.append(answer.body.bytes());
         let credits = self.pools.grant(self.associations.taken());
         let head = without_number(answer.kind, (answer.association, answer.cookie), credits);
-        let is_sealed = matches!(answer.body, Body::SealedAccept(_));
-        let mark = is_sealed.then(Mark::default);
-        packet.finish(Head { mark, ..head }, &self.pools.messages);
+        let is_sealed = matches!(answer.body, AnswerBody::SealedAccept(_));
+        let mark = is_sealed.then(SealSelector::default);
+        packet.finish(ParsedHead { mark, ..head }, &self.pools.messages);
         true
     }
 }
@@ -274,7 +274,7 @@ fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, PeerA
     };
     let is_peers = association.peer.place == theirs && association.paths().any(is_there);
     if is_peers && is_reset(reset_key(endpoint), cookie, theirs, &reset.proof) {
-        endpoint.associations[place].end(&mut endpoint.pools, Down::Reset);
+        endpoint.associations[place].end(&mut endpoint.pools, AssociationEnd::Reset);
         endpoint.refresh(place);
     }
 }
@@ -286,7 +286,7 @@ fn hello(
     endpoint: &mut Endpoint,
     now: Instant,
     (lane, from): (u8, PeerAddress),
-    head: &Head,
+    head: &ParsedHead,
     hello: &PacketHelloBody,
     packet: &[u8],
 ) {
@@ -296,7 +296,7 @@ fn hello(
         endpoint.pools.counters.unknown += 1;
         return;
     }
-    let answer = |kind, body| Answer {
+    let answer = |kind, body| QueuedAnswer {
         lane,
         to: from,
         kind,
@@ -306,7 +306,7 @@ fn hello(
     };
     let refuse = |reason: u32| {
         let refuse = RefuseBody { reason: reason.into(), reserved: 0.into() };
-        answer(PacketKind::REFUSE, Body::Refuse(refuse))
+        answer(PacketKind::REFUSE, AnswerBody::Refuse(refuse))
     };
     let wants = (endpoint.seals.is_some(), head.mark.is_some());
     if wants.0 != wants.1 || !endpoint.secret.knows(now, &from, peer_cookie, &hello.token) {
@@ -320,7 +320,7 @@ fn hello(
             _ => {}
         }
         let token = endpoint.secret.token(now, &from, peer_cookie);
-        return endpoint.push_answer(answer(PacketKind::RETRY, Body::Retry(token)));
+        return endpoint.push_answer(answer(PacketKind::RETRY, AnswerBody::Retry(token)));
     }
     if endpoint.by_peer.get(peer_cookie).is_none()
         && let Err(reason) = welcome(endpoint, now, (lane, from), hello, packet)
@@ -338,8 +338,8 @@ fn hello(
         return;
     }
     let body = match &endpoint.seals {
-        None => Some(Body::Accept(accept_body(endpoint, place))),
-        Some(seals) => seals.answer(place).map(Body::SealedAccept),
+        None => Some(AnswerBody::Accept(accept_body(endpoint, place))),
+        Some(seals) => seals.answer(place).map(AnswerBody::SealedAccept),
     };
     if let Some(body) = body {
         endpoint.push_answer(answer(PacketKind::ACCEPT, body));
@@ -356,7 +356,7 @@ fn reset_key(endpoint: &Endpoint) -> &[u8; 32] {
 fn accept_of(
     endpoint: &mut Endpoint,
     place: u32,
-    head: &Head,
+    head: &ParsedHead,
     packet: &[u8],
 ) -> Option<AcceptBody> {
     match &mut endpoint.seals {
@@ -457,8 +457,8 @@ pub(crate) fn greet(
     packet.pad(HELLO_BYTES);
     let credits = endpoint.pools.grant(endpoint.associations.taken());
     let head = without_number(PacketKind::HELLO, (0, 0), credits);
-    let mark = message.map(|_| Mark::default());
-    packet.finish(Head { mark, ..head }, &endpoint.pools.messages);
+    let mark = message.map(|_| SealSelector::default());
+    packet.finish(ParsedHead { mark, ..head }, &endpoint.pools.messages);
     true
 }
 
@@ -510,8 +510,8 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
 }
 
 /// Returns the head of a packet that belongs to no path, and so has no packet number.
-fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: u16) -> Head {
-    Head {
+fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: u16) -> ParsedHead {
+    ParsedHead {
         kind,
         ack_now: false,
         echo: false,
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn answers_are_limited() {
-        let mut rate = Rates::default().hellos;
+        let mut rate = AnswerRates::default().hellos;
         let now = Instant::ZERO + Duration::from_secs(1);
         assert_eq!((0..1000).filter(|_| rate.take(now)).count(), 64);
         let later = now + Duration::from_millis(1);

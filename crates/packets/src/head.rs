@@ -1,6 +1,6 @@
 //! The head of a packet, whose length and checksum are checked when it is parsed.
 
-use contract::Fatal;
+use contract::ProtocolError;
 use crc::Crc32c;
 use wire::packets::{
     FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, TAG_BYTES, VERSION,
@@ -26,7 +26,7 @@ pub(crate) struct Ack {
 
 /// A packet's head, parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ParsedHead {
     pub kind: PacketKind,
     /// `true` if the sender asks for an acknowledgement at once.
     pub ack_now: bool,
@@ -46,20 +46,20 @@ pub(crate) struct Head {
     /// The number of packets that may be outstanding to the sender.
     pub credits: u16,
     /// The path and the phase of the key of a sealed packet; `None` if the packet is not sealed.
-    pub mark: Option<Mark>,
+    pub mark: Option<SealSelector>,
 }
 
 /// The fields of a sealed packet that select the key and the nonce to decrypt it. Both fields are
 /// zero in the packets of a sealed handshake, which have a checksum instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SealSelector {
     /// The path's identifier in the association.
     pub path: u8,
     /// The phase of the key, lower 8 bits.
     pub phase: u8,
 }
 
-impl Mark {
+impl SealSelector {
     /// Writes the mark into the head of a packet, and sets the flag of sealed packets.
     pub(crate) fn write(self, packet: &mut [u8]) {
         packet[FLAGS_AT] |= FLAG_SEALED;
@@ -72,17 +72,17 @@ fn is_encrypted(kind: PacketKind) -> bool {
     matches!(kind, PacketKind::DATA | PacketKind::PROBE)
 }
 
-impl Head {
+impl ParsedHead {
     /// Parses the head of a packet and checks its checksum. An encrypted packet has no checksum:
     /// its head must not be trusted before the packet was decrypted.
     ///
     /// # Errors
     /// Fails if the version is unknown, the length is impossible, or the checksum is wrong.
-    pub(crate) fn parse(packet: &[u8]) -> Result<Head, Fatal> {
+    pub(crate) fn parse(packet: &[u8]) -> Result<ParsedHead, ProtocolError> {
         let (head, _) = PacketHead::read_from_prefix(packet)
-            .map_err(|_| Fatal::BadLength(packet.len() as u64))?;
+            .map_err(|_| ProtocolError::BadLength(packet.len() as u64))?;
         if head.version_kind >> 4 != VERSION {
-            return Err(Fatal::BadVersion(u16::from(head.version_kind >> 4)));
+            return Err(ProtocolError::BadVersion(u16::from(head.version_kind >> 4)));
         }
         let bytes = usize::from(head.bytes.get());
         let kind = PacketKind(head.version_kind & 15);
@@ -90,24 +90,24 @@ impl Head {
         let is_encrypted = is_sealed && is_encrypted(kind);
         let least = if is_encrypted { HEAD_BYTES + TAG_BYTES } else { HEAD_BYTES };
         if bytes < least || bytes > packet.len() {
-            return Err(Fatal::BadLength(bytes as u64));
+            return Err(ProtocolError::BadLength(bytes as u64));
         }
         let mark = match is_encrypted {
             true => {
                 let [path, phase, ..] = head.crc32c.get().to_le_bytes();
-                Mark { path, phase }
+                SealSelector { path, phase }
             }
             false if crc_of([&packet[..bytes]]) != head.crc32c.get() => {
-                return Err(Fatal::BadHeader);
+                return Err(ProtocolError::BadHeader);
             }
-            false => Mark::default(),
+            false => SealSelector::default(),
         };
         let ack = Ack {
             highest: head.highest.get(),
             before: head.before.get(),
             held_us: head.held_us.get(),
         };
-        Ok(Head {
+        Ok(ParsedHead {
             kind,
             ack_now: head.flags & FLAG_ACK_NOW != 0,
             echo: head.flags & FLAG_ECHO != 0,
@@ -126,7 +126,7 @@ impl Head {
     pub(crate) fn write(&self, packet: &mut [u8]) {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let ack = self.ack.unwrap_or(Ack { highest: 0, before: 0, held_us: 0 });
-        let Mark { path, phase } = self.mark.unwrap_or_default();
+        let SealSelector { path, phase } = self.mark.unwrap_or_default();
         let head = PacketHead {
             version_kind: VERSION << 4 | self.kind.0,
             flags: flag(self.ack_now, FLAG_ACK_NOW)
@@ -173,8 +173,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    fn example() -> (Head, Vec<u8>) {
-        let head = Head {
+    fn example() -> (ParsedHead, Vec<u8>) {
+        let head = ParsedHead {
             kind: PacketKind::DATA,
             ack_now: true,
             echo: false,
@@ -196,26 +196,32 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_written() {
         let (head, packet) = example();
-        assert_eq!(Head::parse(&packet), Ok(head), "padding behind the packet is not looked at");
+        assert_eq!(
+            ParsedHead::parse(&packet),
+            Ok(head),
+            "padding behind the packet is not looked at"
+        );
         assert_eq!(packet[7], 1, "byte 7 is the worker");
     }
 
     #[test]
     fn a_sealed_head_has_a_mark_and_room_for_a_proof() {
         let (head, mut packet) = example();
-        let sealed = Head { mark: Some(Mark { path: 3, phase: 9 }), bytes: 56, ..head };
+        let sealed =
+            ParsedHead { mark: Some(SealSelector { path: 3, phase: 9 }), bytes: 56, ..head };
         sealed.write(&mut packet);
         assert_eq!(packet[36..40], [3, 9, 0, 0]);
-        assert_eq!(Head::parse(&packet), Ok(sealed));
-        Head { bytes: 55, ..sealed }.write(&mut packet);
-        assert_eq!(Head::parse(&packet), Err(Fatal::BadLength(55)));
+        assert_eq!(ParsedHead::parse(&packet), Ok(sealed));
+        ParsedHead { bytes: 55, ..sealed }.write(&mut packet);
+        assert_eq!(ParsedHead::parse(&packet), Err(ProtocolError::BadLength(55)));
         // In the handshake the flag does not replace the checksum.
-        let hello = Head { kind: PacketKind::HELLO, mark: Some(Mark::default()), ..head };
+        let hello =
+            ParsedHead { kind: PacketKind::HELLO, mark: Some(SealSelector::default()), ..head };
         hello.write(&mut packet);
-        assert_eq!(Head::parse(&packet), Err(Fatal::BadHeader));
+        assert_eq!(ParsedHead::parse(&packet), Err(ProtocolError::BadHeader));
         let crc = crc_of([&packet[..48]]);
         write_crc(&mut packet, crc);
-        assert_eq!(Head::parse(&packet), Ok(hello));
+        assert_eq!(ParsedHead::parse(&packet), Ok(hello));
     }
 
     #[test]
@@ -224,10 +230,10 @@ mod tests {
         for bit in 0..48 * 8 {
             let mut damaged = packet.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Head::parse(&damaged).is_err(), "bit {bit}");
+            assert!(ParsedHead::parse(&damaged).is_err(), "bit {bit}");
         }
         for len in 0..48 {
-            assert!(Head::parse(&packet[..len]).is_err(), "cut to {len} bytes");
+            assert!(ParsedHead::parse(&packet[..len]).is_err(), "cut to {len} bytes");
         }
     }
 

@@ -2,28 +2,28 @@
 
 use core::time::Duration;
 
-use contract::Fatal;
+use contract::ProtocolError;
 use wire::packets::{ADDRESS_NONE, AddressBody, ProbeBody};
 use zerocopy::FromBytes;
 
 use crate::association::{Association, State};
-use crate::channel::{State as ChannelState, Why};
+use crate::channel::{EndReason, State as ChannelState};
 use crate::event::{Delivery, Event};
-use crate::head::{HEAD_BYTES, Head};
-use crate::incoming::{Hold, Placed, Turn};
-use crate::loss::Landed;
+use crate::head::{HEAD_BYTES, ParsedHead};
+use crate::incoming::{HeldPiece, PlacementOutcome, RemovalReason};
+use crate::loss::SettledPieces;
 use crate::peer_address::PeerAddress;
-use crate::piece::Kind;
+use crate::piece::PieceKind;
 use crate::pools::{Pools, let_go};
 use crate::proof::{LEAST_BYTES, PAUSE_RAISE};
-use crate::receipt::{Debt, Times};
+use crate::receipt::{DueAck, RxTimes};
 use crate::record::{Record, Records};
 use crate::settings::LANES_MAX;
 use crate::slab::NONE;
 
 /// The position of a packet that is being read: its path, its chunk, and its offset in the chunk.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct PacketPosition {
     /// The path by which the packet came.
     pub path: u32,
     /// The chunk with the packet's bytes, [`NONE`] if no chunk is free.
@@ -50,11 +50,11 @@ impl Association {
     pub(crate) fn hear(
         &mut self,
         pools: &mut Pools,
-        (now, came): Times,
-        head: &Head,
+        (now, came): RxTimes,
+        head: &ParsedHead,
         packet: &[u8],
-        place: Place,
-    ) -> Result<(), Fatal> {
+        place: PacketPosition,
+    ) -> Result<(), ProtocolError> {
         let records = || Records::new(packet, HEAD_BYTES);
         if let Some(error) = records().find_map(|record| self.fault(record)) {
             return Err(error);
@@ -66,7 +66,7 @@ impl Association {
             pools.counters.repeated += 1;
             if elicits {
                 // The acknowledgement may have been lost.
-                path.receipt.debt = Debt::Now;
+                path.receipt.debt = DueAck::Now;
             }
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Association {
             // Not noted, so not acknowledged: the peer sends the pieces again. It hears at once
             // that we live.
             pools.counters.refused += 1;
-            pools.paths[place.path].receipt.debt = Debt::Now;
+            pools.paths[place.path].receipt.debt = DueAck::Now;
         } else {
             pools.paths[place.path].receipt.arrived((now, came), number, elicits, head.ack_now);
         }
@@ -88,22 +88,28 @@ impl Association {
 
     /// Returns the fault of a record; `None` if it has none. An open and its answer must be the
     /// first messages of their direction, so that each channel has one open and one answer.
-    fn fault(&self, record: Result<Record, Fatal>) -> Option<Fatal> {
+    fn fault(&self, record: Result<Record, ProtocolError>) -> Option<ProtocolError> {
         let record = match record {
             Ok(record) => record,
             Err(error) => return Some(error),
         };
-        let may = match Kind::of_wire(record.kind) {
-            Kind::Open => !self.words.is_initiator,
-            Kind::Opened => self.words.is_initiator,
+        let may = match PieceKind::of_wire(record.kind) {
+            PieceKind::Open => !self.words.is_initiator,
+            PieceKind::Opened => self.words.is_initiator,
             _ => return None,
         };
-        (!may || record.message != 0).then_some(Fatal::BadOpcode(u16::from(record.kind.0)))
+        (!may || record.message != 0).then_some(ProtocolError::BadOpcode(u16::from(record.kind.0)))
     }
 
     /// Processes a packet's head: notes that the peer lives, and takes its credits and
     /// acknowledgements.
-    pub(crate) fn heard(&mut self, pools: &mut Pools, times: Times, head: &Head, path: u32) {
+    pub(crate) fn heard(
+        &mut self,
+        pools: &mut Pools,
+        times: RxTimes,
+        head: &ParsedHead,
+        path: u32,
+    ) {
         let (now, came) = times;
         if self.state == State::Half {
             self.state = State::Up;
@@ -114,7 +120,7 @@ impl Association {
         if let Some(ack) = head.ack
             && path.flight.window != NONE
         {
-            let mut landed = Landed::NOTHING;
+            let mut landed = SettledPieces::NOTHING;
             let window = &mut pools.windows[path.flight.window];
             path.acknowledged(came, (ack, head.echo), window, &mut pools.pieces, &mut landed);
             self.land(pools, landed);
@@ -123,15 +129,15 @@ impl Association {
     }
 
     /// Takes packets out of flight that were acknowledged or lost, and processes their pieces.
-    pub(crate) fn land(&mut self, pools: &mut Pools, landed: Landed) {
+    pub(crate) fn land(&mut self, pools: &mut Pools, landed: SettledPieces) {
         self.in_flight -= landed.packets;
         self.words.land(pools, landed);
     }
 
     /// Processes a record. Returns `false` if there is no room, or its channel is not known yet.
-    fn follow(&mut self, pools: &mut Pools, record: &Record, place: Place) -> bool {
-        let kind = Kind::of_wire(record.kind);
-        if kind == Kind::Ping {
+    fn follow(&mut self, pools: &mut Pools, record: &Record, place: PacketPosition) -> bool {
+        let kind = PieceKind::of_wire(record.kind);
+        if kind == PieceKind::Ping {
             return true;
         }
         let channel = match self.addressee(pools, record, kind) {
@@ -140,16 +146,16 @@ impl Association {
             Addressee::Unknown => return false,
         };
         match kind {
-            Kind::Reset => {
+            PieceKind::Reset => {
                 let why = match pools.channels[channel].state {
-                    ChannelState::Finishing => Why::Peer,
-                    _ => Why::Reset,
+                    ChannelState::Finishing => EndReason::Peer,
+                    _ => EndReason::Reset,
                 };
                 self.words.leave(pools, channel, why, true);
                 true
             }
-            Kind::Stop | Kind::Go => {
-                pools.channels[channel].out.hear(record.message, kind == Kind::Stop);
+            PieceKind::Stop | PieceKind::Go => {
+                pools.channels[channel].out.hear(record.message, kind == PieceKind::Stop);
                 self.words.speak(pools, channel);
                 true
             }
@@ -159,7 +165,7 @@ impl Association {
     }
 
     /// Finds the channel of a record. An open creates its channel.
-    fn addressee(&mut self, pools: &mut Pools, record: &Record, kind: Kind) -> Addressee {
+    fn addressee(&mut self, pools: &mut Pools, record: &Record, kind: PieceKind) -> Addressee {
         if let Some(place) = pools.find(self.place, record.channel) {
             return Addressee::Channel(place);
         }
@@ -167,13 +173,13 @@ impl Association {
             return Addressee::Past;
         }
         let serial = match kind {
-            Kind::Open => self.opened.complete(record.offset, 32),
+            PieceKind::Open => self.opened.complete(record.offset, 32),
             _ => self.opened.complete(u32::from(record.channel), 16),
         };
         if self.opened.has(serial) || serial as u16 != record.channel {
             return Addressee::Past;
         }
-        if kind != Kind::Open || pools.gate.is_held || pools.messages.free() == 0 {
+        if kind != PieceKind::Open || pools.gate.is_held || pools.messages.free() == 0 {
             return Addressee::Unknown;
         }
         let Some(place) = pools.make(self.place, serial as u32, ChannelState::Open) else {
@@ -190,13 +196,13 @@ impl Association {
         pools: &mut Pools,
         channel: u32,
         record: &Record,
-        kind: Kind,
-        place: Place,
+        kind: PieceKind,
+        place: PacketPosition,
     ) -> bool {
-        let hold = Hold {
+        let hold = HeldPiece {
             chunk: if record.bytes > 0 { place.chunk } else { NONE },
             at: place.at + record.at as u32,
-            offset: if kind == Kind::Data { record.offset } else { 0 },
+            offset: if kind == PieceKind::Data { record.offset } else { 0 },
             message: record.message,
             next: NONE,
             bytes: record.bytes,
@@ -208,7 +214,7 @@ impl Association {
         if record.bytes > 0 && place.chunk == NONE || !pools.has_room(is_due) {
             return false;
         }
-        if kind == Kind::Open && is_due && pools.messages.free() == 0 {
+        if kind == PieceKind::Open && is_due && pools.messages.free() == 0 {
             // There is no room for the answer.
             return false;
         }
@@ -216,9 +222,9 @@ impl Association {
         let Pools { channels, holds, chunks, returned, .. } = pools;
         let incoming = &mut channels[channel].incoming;
         match incoming.place(holds, hold, |freed| let_go(chunks, returned, freed.chunk)) {
-            Placed::Known => return true,
-            Placed::Refused => return false,
-            Placed::Kept => {}
+            PlacementOutcome::Known => return true,
+            PlacementOutcome::Refused => return false,
+            PlacementOutcome::Kept => {}
         }
         if chunk != NONE {
             chunks[chunk].holds += 1;
@@ -236,31 +242,31 @@ impl Association {
         let mut is_ended = false;
         let Pools { channels, holds, chunks, returned, events, .. } = pools;
         channels[channel].incoming.deliver(holds, |hold, turn| match (turn, hold.kind) {
-            (Turn::Due, Kind::Data) if hold.bytes > 0 || hold.last => {
-                let Hold { chunk, at, offset, last: is_last, .. } = hold;
+            (RemovalReason::Due, PieceKind::Data) if hold.bytes > 0 || hold.last => {
+                let HeldPiece { chunk, at, offset, last: is_last, .. } = hold;
                 let bytes = u32::from(hold.bytes);
                 let delivery = Delivery { chunk, at, bytes, offset, is_last };
                 events.push_back(Event::Received { conn, delivery });
             }
-            (Turn::Due, Kind::Open | Kind::Opened) => {
+            (RemovalReason::Due, PieceKind::Open | PieceKind::Opened) => {
                 opened = Some(hold.kind);
                 events.push_back(Event::Opened { conn, association, peer });
             }
-            (Turn::Due, Kind::End) => is_ended = true,
+            (RemovalReason::Due, PieceKind::End) => is_ended = true,
             _ => let_go(chunks, returned, hold.chunk),
         });
         match opened {
-            Some(Kind::Open) if pools.channels[channel].state == ChannelState::Open => {
+            Some(PieceKind::Open) if pools.channels[channel].state == ChannelState::Open => {
                 let frame = crate::words::bare_frame();
-                self.words.queue(pools, channel, Kind::Opened, frame, true);
+                self.words.queue(pools, channel, PieceKind::Opened, frame, true);
             }
-            Some(Kind::Opened) if pools.channels[channel].state == ChannelState::Opening => {
+            Some(PieceKind::Opened) if pools.channels[channel].state == ChannelState::Opening => {
                 pools.channels[channel].state = ChannelState::Open;
             }
             _ => {}
         }
         if is_ended {
-            self.words.leave(pools, channel, Why::Peer, false);
+            self.words.leave(pools, channel, EndReason::Peer, false);
         }
     }
 
@@ -269,8 +275,8 @@ impl Association {
     pub(crate) fn probed(
         &mut self,
         pools: &mut Pools,
-        (now, came): Times,
-        head: &Head,
+        (now, came): RxTimes,
+        head: &ParsedHead,
         packet: &[u8],
         (place, challenge): (u32, u64),
     ) {

@@ -6,7 +6,7 @@
 //! when they are complete. While a message is partly delivered, no other message of the channel is.
 
 use crate::flags::Flags;
-use crate::piece::Kind;
+use crate::piece::PieceKind;
 use crate::slab::{Linked, NONE, Slab};
 
 /// The number of messages that the receiver tracks, counted from the lowest undelivered one.
@@ -14,7 +14,7 @@ pub(crate) const MESSAGES_MAX: u32 = 128;
 
 /// A piece that has arrived and waits for its delivery.
 #[derive(Clone, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct HeldPiece {
     /// The index of the chunk with the piece's bytes; [`NONE`] for a piece without bytes.
     pub chunk: u32,
     /// Offset of the bytes in the chunk.
@@ -25,17 +25,17 @@ pub(crate) struct Hold {
     pub next: u32,
     pub bytes: u16,
     pub behind: u16,
-    pub kind: Kind,
+    pub kind: PieceKind,
     pub last: bool,
 }
 
-impl Linked for Hold {
+impl Linked for HeldPiece {
     fn next(&mut self) -> &mut u32 {
         &mut self.next
     }
 }
 
-impl Hold {
+impl HeldPiece {
     fn end(&self) -> u32 {
         self.offset + u32::from(self.bytes)
     }
@@ -49,7 +49,7 @@ impl Hold {
 
 /// The outcome of placing a piece that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum PlacementOutcome {
     /// The piece has new bytes, which are kept until they are delivered.
     Kept,
     /// The piece has no new bytes, so it is dropped.
@@ -60,7 +60,7 @@ pub(crate) enum Placed {
 
 /// The reason that a piece leaves the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum RemovalReason {
     /// The piece is delivered.
     Due,
     /// The piece lies beyond the end of its message, and is dropped.
@@ -69,7 +69,7 @@ pub(crate) enum Turn {
 
 /// The receiving half of a channel.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct ReceivingHalf {
     /// Bit `n`: message `below` + n was delivered. Bit 0 is clear.
     delivered: Flags,
     /// The number of the lowest message that was not wholly delivered.
@@ -82,14 +82,20 @@ pub(crate) struct Incoming {
     pub is_paused: bool,
 }
 
-impl Incoming {
-    pub(crate) fn new() -> Incoming {
-        Incoming { delivered: Flags::NONE, below: 0, progress: 0, first: NONE, is_paused: false }
+impl ReceivingHalf {
+    pub(crate) fn new() -> ReceivingHalf {
+        ReceivingHalf {
+            delivered: Flags::NONE,
+            below: 0,
+            progress: 0,
+            first: NONE,
+            is_paused: false,
+        }
     }
 
     /// Returns `true` if a piece is delivered as soon as it arrives, and so does not wait in the
     /// table.
-    pub(crate) fn is_due(&self, piece: &Hold) -> bool {
+    pub(crate) fn is_due(&self, piece: &HeldPiece) -> bool {
         let is_next = piece.message == self.below && piece.offset <= self.progress;
         let is_whole = piece.offset == 0 && piece.last && self.progress == 0;
         let passes = is_whole && self.is_above_floor(piece.message, piece.behind);
@@ -99,20 +105,20 @@ impl Incoming {
     /// Stores a piece that arrived. Stored pieces that the new one covers go to `freed`.
     pub(crate) fn place(
         &mut self,
-        holds: &mut Slab<Hold>,
-        mut piece: Hold,
-        mut freed: impl FnMut(Hold),
-    ) -> Placed {
+        holds: &mut Slab<HeldPiece>,
+        mut piece: HeldPiece,
+        mut freed: impl FnMut(HeldPiece),
+    ) -> PlacementOutcome {
         let ahead = piece.message.wrapping_sub(self.below);
         if ahead > u32::MAX / 2 || ahead < MESSAGES_MAX && self.delivered.has(ahead) {
-            return Placed::Known;
+            return PlacementOutcome::Known;
         }
         if ahead >= MESSAGES_MAX {
-            return Placed::Refused;
+            return PlacementOutcome::Refused;
         }
         if ahead == 0 && piece.offset < self.progress {
             if piece.end() <= self.progress && !piece.last {
-                return Placed::Known;
+                return PlacementOutcome::Known;
             }
             piece.skip((self.progress - piece.offset).min(u32::from(piece.bytes)));
         }
@@ -127,7 +133,7 @@ impl Incoming {
             if held_ahead == ahead && held.end() >= piece.offset {
                 let covers = held.offset <= piece.offset && held.end() >= piece.end();
                 if covers && (held.last || !piece.last) {
-                    return Placed::Known;
+                    return PlacementOutcome::Known;
                 }
                 if held.offset < piece.offset {
                     piece.skip((held.end() - piece.offset).min(u32::from(piece.bytes)));
@@ -139,7 +145,7 @@ impl Incoming {
                     at = next;
                     continue;
                 } else if held.offset == piece.offset {
-                    return Placed::Known;
+                    return PlacementOutcome::Known;
                 } else {
                     (piece.bytes, piece.last) = ((held.offset - piece.offset) as u16, false);
                     break;
@@ -148,15 +154,15 @@ impl Incoming {
             (before, at) = (at, holds[at].next);
         }
         piece.next = at;
-        let Some(place) = holds.take(piece) else { return Placed::Refused };
+        let Some(place) = holds.take(piece) else { return PlacementOutcome::Refused };
         match before {
             NONE => self.first = place,
             before => holds[before].next = place,
         }
-        Placed::Kept
+        PlacementOutcome::Kept
     }
 
-    fn unlink(&mut self, holds: &mut Slab<Hold>, before: u32, at: u32, next: u32) {
+    fn unlink(&mut self, holds: &mut Slab<HeldPiece>, before: u32, at: u32, next: u32) {
         match before {
             NONE => self.first = next,
             before => holds[before].next = next,
@@ -165,7 +171,11 @@ impl Incoming {
     }
 
     /// Passes every piece that may be delivered now to `up`, and removes it from the table.
-    pub(crate) fn deliver(&mut self, holds: &mut Slab<Hold>, mut up: impl FnMut(Hold, Turn)) {
+    pub(crate) fn deliver(
+        &mut self,
+        holds: &mut Slab<HeldPiece>,
+        mut up: impl FnMut(HeldPiece, RemovalReason),
+    ) {
         while !self.is_paused && self.first != NONE {
             let first = &holds[self.first];
             if first.message == self.below {
@@ -178,7 +188,7 @@ impl Incoming {
                 }
                 let (message, last) = (first.message, first.last);
                 self.progress = first.end();
-                up(self.pop(holds, NONE), Turn::Due);
+                up(self.pop(holds, NONE), RemovalReason::Due);
                 if last {
                     self.forget_rest(holds, NONE, message, &mut up);
                     self.note(message);
@@ -191,7 +201,11 @@ impl Incoming {
 
     /// Delivers the lowest message that is complete and whose floor is reached. Returns `false` if
     /// there is none.
-    fn deliver_whole(&mut self, holds: &mut Slab<Hold>, up: &mut impl FnMut(Hold, Turn)) -> bool {
+    fn deliver_whole(
+        &mut self,
+        holds: &mut Slab<HeldPiece>,
+        up: &mut impl FnMut(HeldPiece, RemovalReason),
+    ) -> bool {
         let (mut before, mut at) = (NONE, self.first);
         while at != NONE {
             let message = holds[at].message;
@@ -209,7 +223,7 @@ impl Incoming {
                 while !is_over {
                     let piece = self.pop(holds, before);
                     is_over = piece.last;
-                    up(piece, Turn::Due);
+                    up(piece, RemovalReason::Due);
                 }
                 self.forget_rest(holds, before, message, up);
                 self.note(message);
@@ -222,7 +236,7 @@ impl Incoming {
 
     /// Removes and returns the piece that follows piece `before`, or the first one if `before` is
     /// [`NONE`].
-    fn pop(&mut self, holds: &mut Slab<Hold>, before: u32) -> Hold {
+    fn pop(&mut self, holds: &mut Slab<HeldPiece>, before: u32) -> HeldPiece {
         let at = if before == NONE { self.first } else { holds[before].next };
         let next = holds[at].next;
         self.unlink(holds, before, at, next);
@@ -241,17 +255,17 @@ impl Incoming {
     /// The pieces follow piece `before` in the list.
     fn forget_rest(
         &mut self,
-        holds: &mut Slab<Hold>,
+        holds: &mut Slab<HeldPiece>,
         before: u32,
         message: u32,
-        up: &mut impl FnMut(Hold, Turn),
+        up: &mut impl FnMut(HeldPiece, RemovalReason),
     ) {
         loop {
             let at = if before == NONE { self.first } else { holds[before].next };
             if at == NONE || holds[at].message != message {
                 return;
             }
-            up(self.pop(holds, before), Turn::Stray);
+            up(self.pop(holds, before), RemovalReason::Stray);
         }
     }
 
@@ -264,7 +278,7 @@ impl Incoming {
     }
 
     /// Removes every piece that waits for its delivery.
-    pub(crate) fn clear(&mut self, holds: &mut Slab<Hold>, mut freed: impl FnMut(Hold)) {
+    pub(crate) fn clear(&mut self, holds: &mut Slab<HeldPiece>, mut freed: impl FnMut(HeldPiece)) {
         while self.first != NONE {
             freed(self.pop(holds, NONE));
         }
@@ -284,8 +298,8 @@ mod tests {
         ends: Vec<u32>,
     }
 
-    fn piece(message: u32, behind: u16, offset: u32, end: u32, last: bool) -> Hold {
-        Hold {
+    fn piece(message: u32, behind: u16, offset: u32, end: u32, last: bool) -> HeldPiece {
+        HeldPiece {
             chunk: NONE,
             at: offset,
             offset,
@@ -293,17 +307,21 @@ mod tests {
             next: NONE,
             bytes: (end - offset) as u16,
             behind,
-            kind: Kind::Data,
+            kind: PieceKind::Data,
             last,
         }
     }
 
     /// Places a piece and returns the pieces that are delivered then: message, offset and end.
-    fn give(incoming: &mut Incoming, holds: &mut Slab<Hold>, piece: Hold) -> Vec<(u32, u32, u32)> {
+    fn give(
+        incoming: &mut ReceivingHalf,
+        holds: &mut Slab<HeldPiece>,
+        piece: HeldPiece,
+    ) -> Vec<(u32, u32, u32)> {
         incoming.place(holds, piece, |_| ());
         let mut up = Vec::new();
         incoming.deliver(holds, |hold, turn| {
-            assert_eq!(turn, Turn::Due);
+            assert_eq!(turn, RemovalReason::Due);
             up.push((hold.message, hold.offset, hold.end()));
         });
         up
@@ -311,7 +329,7 @@ mod tests {
 
     #[test]
     fn messages_pass_each_other_down_to_the_floor() {
-        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(16));
         let mut give = |piece| give(&mut incoming, &mut holds, piece);
         // Free messages 1 and 2 behind the strict message 0; strict message 3.
         assert_eq!(give(piece(3, 0, 0, 8, true)), []);
@@ -324,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_lowest_message_goes_up_in_pieces_and_others_wait() {
-        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(16));
         let mut give = |piece| give(&mut incoming, &mut holds, piece);
         assert_eq!(give(piece(0, 0, 0, 100, false)), [(0, 0, 100)]);
         assert_eq!(give(piece(1, 1, 0, 8, true)), [], "a message is partly delivered");
@@ -336,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_pause_holds_everything_and_an_empty_message_is_one() {
-        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(16));
         incoming.is_paused = true;
         assert_eq!(give(&mut incoming, &mut holds, piece(0, 0, 0, 0, true)), []);
         incoming.is_paused = false;
@@ -348,23 +366,27 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_refused() {
-        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(1));
+        let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(1));
         let mut place = |piece| incoming.place(&mut holds, piece, |_| ());
-        assert_eq!(place(piece(MESSAGES_MAX, 0, 0, 1, true)), Placed::Refused);
-        assert_eq!(place(piece(u32::MAX, 0, 0, 1, true)), Placed::Known, "below the window");
-        assert_eq!(place(piece(5, 0, 0, 1, true)), Placed::Kept);
-        assert_eq!(place(piece(6, 0, 0, 1, true)), Placed::Refused, "the table is full");
-        assert_eq!(place(piece(5, 0, 0, 1, true)), Placed::Known);
+        assert_eq!(place(piece(MESSAGES_MAX, 0, 0, 1, true)), PlacementOutcome::Refused);
+        assert_eq!(
+            place(piece(u32::MAX, 0, 0, 1, true)),
+            PlacementOutcome::Known,
+            "below the window"
+        );
+        assert_eq!(place(piece(5, 0, 0, 1, true)), PlacementOutcome::Kept);
+        assert_eq!(place(piece(6, 0, 0, 1, true)), PlacementOutcome::Refused, "the table is full");
+        assert_eq!(place(piece(5, 0, 0, 1, true)), PlacementOutcome::Known);
     }
 
     #[test]
     fn pieces_behind_the_end_are_dropped() {
-        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(8));
+        let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(8));
         incoming.place(&mut holds, piece(1, 1, 8, 20, false), |_| ());
         incoming.place(&mut holds, piece(1, 1, 0, 4, true), |_| ());
         let mut turns = Vec::new();
         incoming.deliver(&mut holds, |hold, turn| turns.push((hold.offset, turn)));
-        assert_eq!(turns, [(0, Turn::Due), (8, Turn::Stray)]);
+        assert_eq!(turns, [(0, RemovalReason::Due), (8, RemovalReason::Stray)]);
         assert_eq!(holds.taken(), 0);
     }
 
@@ -406,7 +428,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn it_delivers_as_the_model((told, pieces) in arrivals()) {
-            let (mut incoming, mut holds) = (Incoming::new(), Slab::new(200));
+            let (mut incoming, mut holds) = (ReceivingHalf::new(), Slab::new(200));
             let mut read = vec![0; told.len()];
             let mut partly = None;
             let all = |read: &[u32], n: usize| read[n] == *told[n].ends.last().unwrap();

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use contract::{Buf, Instant};
 
-use crate::endpoint::Arrived;
+use crate::endpoint::ReceivedPacket;
 use crate::peer_address::PeerAddress;
 
 /// A carrier of packets to and from addresses (addresses). Packets may be lost, repeated and
@@ -15,7 +15,7 @@ pub trait Lane {
     /// Moves the packets that arrived to the end of `arrived`; a turn begins with it, at `now`.
     /// Returns the system's error number if the network reports that the dialled address does not
     /// receive.
-    fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32>;
+    fn poll(&mut self, now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32>;
 
     /// Returns a packet's lent buffer to the lane.
     fn give(&mut self, buf: Buf);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use contract::{Buf, Instant, LaneReading};
 
-use crate::endpoint::Arrived;
+use crate::endpoint::ReceivedPacket;
 use crate::lane::Lane;
 use crate::packet::Packet;
 use crate::settings::LANES_MAX;
@@ -55,7 +55,7 @@ impl<L: Lane> Lanes<L> {
 
     /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
     /// the network reports that nobody receives at the address that the first lane has dialled.
-    pub(crate) fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    pub(crate) fn poll(&mut self, now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         let mut refusal = None;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let before = arrived.len();
@@ -88,8 +88,8 @@ impl<L: Lane> Lanes<L> {
         self.lanes.iter().enumerate().map(room).sum()
     }
 
-    /// Queues a packet at its lane. Its parts are copied. A packet counts as lost if its lane has no
-    /// room, or there is no such lane.
+    /// Queues a packet at its lane. Its parts are copied. A packet counts as lost if its lane has
+    /// no room, or there is no such lane.
     pub(crate) fn put<'a>(&mut self, packet: &Packet, parts: impl Iterator<Item = &'a [u8]>) {
         let number = usize::from(packet.lane);
         let Some(lane) = self.lanes.get_mut(number).filter(|lane| lane.has_room()) else { return };

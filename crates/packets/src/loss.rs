@@ -9,7 +9,7 @@ use crate::head::Ack;
 use crate::path::Path;
 use crate::piece::Piece;
 use crate::proof::LEAST_BYTES;
-use crate::sent::{Fate, SentWindow};
+use crate::sent::{SentPacketState, SentWindow};
 use crate::slab::{Queue, Slab};
 
 /// The distance between packet numbers at which the lower packet counts as lost, once the higher
@@ -18,16 +18,16 @@ const REORDERED_MAX: u64 = 3;
 
 /// The pieces of packets that are no longer in flight, in a queue of acknowledged and one of lost
 /// pieces.
-pub(crate) struct Landed {
+pub(crate) struct SettledPieces {
     pub acked: Queue,
     pub lost: Queue,
     /// Number of packets that are no longer in flight.
     pub packets: u16,
 }
 
-impl Landed {
-    pub(crate) const NOTHING: Landed =
-        Landed { acked: Queue::EMPTY, lost: Queue::EMPTY, packets: 0 };
+impl SettledPieces {
+    pub(crate) const NOTHING: SettledPieces =
+        SettledPieces { acked: Queue::EMPTY, lost: Queue::EMPTY, packets: 0 };
 }
 
 impl Path {
@@ -39,7 +39,7 @@ impl Path {
         (ack, echo): (Ack, bool),
         window: &mut SentWindow,
         pieces: &mut Slab<Piece>,
-        landed: &mut Landed,
+        landed: &mut SettledPieces,
     ) {
         let Some(last) = self.flight.next.checked_sub(1) else { return };
         let back = u64::from((last as u32).wrapping_sub(ack.highest));
@@ -54,14 +54,14 @@ impl Path {
                 continue;
             }
             let Some(sent) = window.get(highest - back) else { continue };
-            if sent.fate != Fate::Done && sent.bytes > LEAST_BYTES {
+            if sent.fate != SentPacketState::Done && sent.bytes > LEAST_BYTES {
                 self.flight.suspect = self.flight.suspect.max(highest - back + 1);
                 self.flight.swallowed = 0;
             }
             match sent.fate {
-                Fate::Done => {}
-                Fate::Lost => (sent.fate, was_not_lost) = (Fate::Done, true),
-                Fate::InFlight => {
+                SentPacketState::Done => {}
+                SentPacketState::Lost => (sent.fate, was_not_lost) = (SentPacketState::Done, true),
+                SentPacketState::InFlight => {
                     if back == 0 {
                         let held = Duration::from_micros(u64::from(ack.held_us));
                         let is_full = sent.bytes >= self.bytes / 2;
@@ -73,7 +73,7 @@ impl Path {
                     self.flight.bytes -= u32::from(sent.bytes);
                     self.flight.packets -= 1;
                     landed.packets += 1;
-                    sent.land(Fate::Done, pieces, &mut landed.acked);
+                    sent.land(SentPacketState::Done, pieces, &mut landed.acked);
                 }
             }
         }
@@ -104,13 +104,13 @@ impl Path {
         now: Instant,
         window: &mut SentWindow,
         pieces: &mut Slab<Piece>,
-        landed: &mut Landed,
+        landed: &mut SettledPieces,
     ) {
         let age = self.rtt.lost_after();
         self.flight.loss_at = None;
         let mut is_oldest = true;
         for number in self.flight.oldest..self.flight.acked {
-            let sent = window.get(number).filter(|sent| sent.fate == Fate::InFlight);
+            let sent = window.get(number).filter(|sent| sent.fate == SentPacketState::InFlight);
             if let Some(sent) = sent {
                 if number + REORDERED_MAX < self.flight.acked || now - sent.at >= age {
                     self.lose(number, window, pieces, landed);
@@ -135,7 +135,7 @@ impl Path {
         now: Instant,
         window: &mut SentWindow,
         pieces: &mut Slab<Piece>,
-        landed: &mut Landed,
+        landed: &mut SettledPieces,
     ) {
         self.flight.probes = self.flight.probes.saturating_add(1);
         self.flight.probes_now = true;
@@ -144,8 +144,9 @@ impl Path {
             1 => self.control.lost_without_cut(),
             _ => self.control.silent(now, self.rtt.smoothed()),
         }
-        let oldest = (self.flight.oldest..self.flight.next)
-            .find(|number| window.get(*number).is_some_and(|sent| sent.fate == Fate::InFlight));
+        let oldest = (self.flight.oldest..self.flight.next).find(|number| {
+            window.get(*number).is_some_and(|sent| sent.fate == SentPacketState::InFlight)
+        });
         if let Some(number) = oldest {
             self.flight.oldest = number;
             self.lose(number, window, pieces, landed);
@@ -158,7 +159,7 @@ impl Path {
         number: u64,
         window: &mut SentWindow,
         pieces: &mut Slab<Piece>,
-        landed: &mut Landed,
+        landed: &mut SettledPieces,
     ) {
         let Some(sent) = window.get(number) else { return };
         self.flight.doubted = self.flight.doubted.max(number + 1);
@@ -169,6 +170,6 @@ impl Path {
         self.flight.bytes -= u32::from(sent.bytes);
         self.flight.packets -= 1;
         landed.packets += 1;
-        sent.land(Fate::Lost, pieces, &mut landed.lost);
+        sent.land(SentPacketState::Lost, pieces, &mut landed.lost);
     }
 }

@@ -3,7 +3,7 @@
 
 use contract::{Buf, Frame};
 
-use crate::piece::Kind;
+use crate::piece::PieceKind;
 use crate::slab::{Linked, NONE};
 
 /// A message between [`send`](crate::Endpoint::send) and the return of its buffer.
@@ -16,7 +16,7 @@ pub(crate) struct Message {
     /// The distance from the message's number down to its floor: messages below the floor are
     /// delivered before the message.
     pub behind: u16,
-    pub kind: Kind,
+    pub kind: PieceKind,
     pub strict: bool,
     /// `true` if the channel ended before the whole message was cut, so that the rest is not sent.
     pub is_dropped: bool,
@@ -38,7 +38,7 @@ impl Linked for Message {
 
 /// The location of a byte of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum ByteLocation {
     /// In the head of the frame, at this offset.
     Head(usize),
     /// In the body of the frame, at this offset.
@@ -48,7 +48,7 @@ pub(crate) enum Run {
 }
 
 impl Message {
-    pub(crate) fn new(channel: u32, frame: Frame, kind: Kind, strict: bool) -> Message {
+    pub(crate) fn new(channel: u32, frame: Frame, kind: PieceKind, strict: bool) -> Message {
         let bytes = frame.wire_bytes() as u32;
         Message {
             frame,
@@ -89,24 +89,24 @@ impl Message {
 
     /// Returns the location of the byte at `offset`, and the number of bytes from there to the end
     /// of the frame's head, body or tail.
-    pub(crate) fn locate(&self, offset: u32) -> (Run, usize) {
+    pub(crate) fn locate(&self, offset: u32) -> (ByteLocation, usize) {
         let (head, body) = (self.frame.head.bytes().len(), self.frame.body_len);
         let at = offset as usize;
         if at < head {
-            (Run::Head(at), head - at)
+            (ByteLocation::Head(at), head - at)
         } else if at < head + body {
-            (Run::Body(at - head), head + body - at)
+            (ByteLocation::Body(at - head), head + body - at)
         } else {
-            (Run::Tail(at - head - body), self.bytes as usize - at)
+            (ByteLocation::Tail(at - head - body), self.bytes as usize - at)
         }
     }
 
     /// Returns `bytes` bytes of the message from the location `run` on.
-    pub(crate) fn bytes_at(&self, run: Run, bytes: usize) -> &[u8] {
+    pub(crate) fn bytes_at(&self, run: ByteLocation, bytes: usize) -> &[u8] {
         match run {
-            Run::Head(at) => &self.frame.head.bytes()[at..at + bytes],
-            Run::Body(at) => &self.frame.body()[at..at + bytes],
-            Run::Tail(at) => &self.frame.head.tail()[at..at + bytes],
+            ByteLocation::Head(at) => &self.frame.head.bytes()[at..at + bytes],
+            ByteLocation::Body(at) => &self.frame.body()[at..at + bytes],
+            ByteLocation::Tail(at) => &self.frame.head.tail()[at..at + bytes],
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
         buf.prefix_mut(body.len()).copy_from_slice(body);
         let head = FrameHead::with_tail(head, tail);
         let frame = Frame { head, body: Some(buf), body_len: body.len() };
-        Message::new(0, frame, Kind::Data, true)
+        Message::new(0, frame, PieceKind::Data, true)
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A peer whose address changes: a translator of addresses (NAT) gave it another port, or it went to
-//! another network.
+//! A peer whose address changes: a translator of addresses (NAT) gave it another port, or it went
+//! to another network.
 //!
 //! Only packets that authenticate count, so an association without a key stays at its address. A
 //! newest packet of a path that comes from another address is taken, and answered by a small probe
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::association::Association;
 use crate::event::AssociationId;
-use crate::head::{HEAD_BYTES, Head};
+use crate::head::{HEAD_BYTES, ParsedHead};
 use crate::packet::Packet;
 use crate::path::Path;
 use crate::peer_address::PeerAddress;
@@ -27,7 +27,7 @@ const PROBE_BYTES: usize = HEAD_BYTES + size_of::<ProbeBody>() + TAG_BYTES;
 
 /// A probe that is to be sent to another address, from which packets of the peer came by a path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Elsewhere {
+pub(crate) struct AddressProbe {
     pub association: AssociationId,
     path: u32,
     peer_address: PeerAddress,
@@ -40,7 +40,7 @@ pub(crate) struct Elsewhere {
 pub(crate) fn path_of_moved(
     association: &Association,
     pools: &Pools,
-    head: &Head,
+    head: &ParsedHead,
     lane: u8,
 ) -> Option<u32> {
     let id = head.mark?.path;
@@ -49,20 +49,25 @@ pub(crate) fn path_of_moved(
 }
 
 /// Returns the probe in answer to an authentic packet that has come by a path from another address;
-/// `None` unless the packet is the path's newest, and no smaller than the probe. An older one was on
-/// its way for long, or is a copy.
+/// `None` unless the packet is the path's newest, and no smaller than the probe. An older one was
+/// on its way for long, or is a copy.
 pub(crate) fn answer_to(
     (association, path): (&Association, u32),
     (pools, secret): (&Pools, &Secret),
-    head: &Head,
+    head: &ParsedHead,
     peer_address: PeerAddress,
-) -> Option<Elsewhere> {
+) -> Option<AddressProbe> {
     let Path { receipt, id, .. } = &pools.paths[path];
     let number = receipt.seen.complete(head.number, 32);
     let is_newest = receipt.seen.highest().is_none_or(|highest| number > highest);
     let challenge = secret.challenge(&peer_address, (association.cookie, *id));
     let is_answered = is_newest && head.bytes >= PROBE_BYTES;
-    is_answered.then(|| Elsewhere { association: association.id(), path, peer_address, challenge })
+    is_answered.then(|| AddressProbe {
+        association: association.id(),
+        path,
+        peer_address,
+        challenge,
+    })
 }
 
 /// Writes a probe to another address. It has no acknowledgement, which belongs to the address where
@@ -71,7 +76,7 @@ pub(crate) fn ask(
     association: &Association,
     pools: &mut Pools,
     credits: u16,
-    there: &Elsewhere,
+    there: &AddressProbe,
     packet: &mut Packet,
 ) {
     let path = &mut pools.paths[there.path];
@@ -80,7 +85,7 @@ pub(crate) fn ask(
     packet.append(body.as_bytes());
     let number = path.flight.next;
     path.flight.next += 1;
-    let head = Head {
+    let head = ParsedHead {
         kind: PacketKind::PROBE,
         ack_now: false,
         echo: false,

@@ -45,11 +45,11 @@ impl Drop for Secrets {
 
 /// The source of the random numbers for key pairs. Each draw replaces the state, so that whoever
 /// learns the state does not learn earlier draws.
-pub(crate) struct Chance(Zeroizing<[u8; 32]>);
+pub(crate) struct KeyRandomness(Zeroizing<[u8; 32]>);
 
-impl Chance {
-    pub(crate) fn new(seed: [u8; 32]) -> Chance {
-        Chance(seed.into())
+impl KeyRandomness {
+    pub(crate) fn new(seed: [u8; 32]) -> KeyRandomness {
+        KeyRandomness(seed.into())
     }
 
     /// Draws 32 bytes.
@@ -61,7 +61,7 @@ impl Chance {
 }
 
 /// The handshake of a sealed association at the end that dials, before message 2.
-pub(crate) struct Greeting {
+pub(crate) struct InitiatorHandshake {
     state: HandshakeState,
     /// Message 1, which all hellos of the association carry.
     pub message: [u8; HELLO_SEAL_BYTES],
@@ -70,16 +70,20 @@ pub(crate) struct Greeting {
     pub refused: (u8, u8),
 }
 
-impl Greeting {
+impl InitiatorHandshake {
     /// Begins the handshake of an association that is dialled with this hello, and makes message 1.
-    pub(crate) fn new(psk: &[u8; 32], chance: &mut Chance, hello: &PacketHelloBody) -> Greeting {
+    pub(crate) fn new(
+        psk: &[u8; 32],
+        chance: &mut KeyRandomness,
+        hello: &PacketHelloBody,
+    ) -> InitiatorHandshake {
         let prologue = prologue(hello);
         let state = builder(psk, chance, &prologue).build_initiator();
         let mut state = state.expect("the pattern needs no more");
         let mut message = [0; HELLO_SEAL_BYTES];
         let written = state.write_message(&[], &mut message).expect("message 1 has its size");
         assert_eq!(written, HELLO_SEAL_BYTES);
-        Greeting { state, message, refused: (0, 0) }
+        InitiatorHandshake { state, message, refused: (0, 0) }
     }
 
     /// Reads message 2, and returns the accept in it and the secrets. Returns `None` if its sender
@@ -93,22 +97,22 @@ impl Greeting {
 }
 
 /// The handshake of a sealed association at the end that accepts, after message 1.
-pub(crate) struct Answering(HandshakeState);
+pub(crate) struct AcceptorHandshake(HandshakeState);
 
-impl Answering {
+impl AcceptorHandshake {
     /// Reads message 1 of a hello. Returns `None` if the peer has another key, or the hello was
     /// changed on its way.
     pub(crate) fn new(
         psk: &[u8; 32],
-        chance: &mut Chance,
+        chance: &mut KeyRandomness,
         hello: &PacketHelloBody,
         message: &[u8],
-    ) -> Option<Answering> {
+    ) -> Option<AcceptorHandshake> {
         let prologue = prologue(hello);
         let state = builder(psk, chance, &prologue).build_responder();
         let mut state = state.expect("the pattern needs no more");
         let mut nothing = [0; TAG_BYTES];
-        state.read_message(message, &mut nothing).ok().map(|_| Answering(state))
+        state.read_message(message, &mut nothing).ok().map(|_| AcceptorHandshake(state))
     }
 
     /// Makes message 2 with an accept in it, and returns the message and the secrets.
@@ -134,7 +138,7 @@ fn prologue(hello: &PacketHelloBody) -> [u8; PROLOGUE_BYTES] {
     bytes
 }
 
-fn builder<'a>(psk: &'a [u8; 32], chance: &mut Chance, prologue: &'a [u8]) -> Builder<'a> {
+fn builder<'a>(psk: &'a [u8; 32], chance: &mut KeyRandomness, prologue: &'a [u8]) -> Builder<'a> {
     let pattern = PATTERN.parse().expect("a pattern of the framework");
     let builder = Builder::with_resolver(pattern, Box::new(Resolver(chance.draw())));
     let builder = builder.psk(0, psk).and_then(|builder| builder.prologue(prologue));
@@ -147,7 +151,7 @@ struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Draws { seed: self.0.clone(), count: 0 }))
+        Some(Box::new(HandshakeRandomness { seed: self.0.clone(), count: 0 }))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
@@ -165,12 +169,12 @@ impl CryptoResolver for Resolver {
 
 /// A generator of the random numbers of one handshake. Its seed is wiped from memory when it is
 /// dropped.
-struct Draws {
+struct HandshakeRandomness {
     seed: Zeroizing<[u8; 32]>,
     count: u64,
 }
 
-impl Random for Draws {
+impl Random for HandshakeRandomness {
     fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
         for part in dest.chunks_mut(32) {
             let drawn = mac(&self.seed, [&b"part"[..], &self.count.to_le_bytes()]);
@@ -196,11 +200,12 @@ mod tests {
 
     #[test]
     fn both_ends_agree_on_the_secrets_and_the_accept() {
-        let mut chance = Chance::new([1; 32]);
-        let mut greeting = Greeting::new(&[7; 32], &mut chance, &hello());
+        let mut chance = KeyRandomness::new([1; 32]);
+        let mut greeting = InitiatorHandshake::new(&[7; 32], &mut chance, &hello());
         let token = RetryBody { minute: 8.into(), proof: [4; 16] };
         let again = PacketHelloBody { token, ..hello() };
-        let answering = Answering::new(&[7; 32], &mut chance, &again, &greeting.message).unwrap();
+        let answering =
+            AcceptorHandshake::new(&[7; 32], &mut chance, &again, &greeting.message).unwrap();
         let (message, theirs) = answering.accept(&accept());
         for at in 0..message.len() {
             let mut forged = message;
@@ -216,10 +221,11 @@ mod tests {
 
     #[test]
     fn another_key_or_another_hello_is_not_answered() {
-        let mut chance = Chance::new([1; 32]);
-        let Greeting { message, .. } = Greeting::new(&[7; 32], &mut chance, &hello());
+        let mut chance = KeyRandomness::new([1; 32]);
+        let InitiatorHandshake { message, .. } =
+            InitiatorHandshake::new(&[7; 32], &mut chance, &hello());
         let mut reads = |psk: u8, hello: &PacketHelloBody, message: &[u8]| {
-            Answering::new(&[psk; 32], &mut chance, hello, message).is_some()
+            AcceptorHandshake::new(&[psk; 32], &mut chance, hello, message).is_some()
         };
         assert!(reads(7, &hello(), &message) && !reads(8, &hello(), &message));
         assert!(!reads(7, &PacketHelloBody { packet_bytes: 1.into(), ..hello() }, &message));
@@ -234,11 +240,14 @@ mod tests {
 
     #[test]
     fn one_seed_gives_one_handshake_and_no_two_are_alike() {
-        let message = |seed| Greeting::new(&[7; 32], &mut Chance::new(seed), &hello()).message;
+        let message = |seed| {
+            InitiatorHandshake::new(&[7; 32], &mut KeyRandomness::new(seed), &hello()).message
+        };
         assert_eq!(message([1; 32]), message([1; 32]));
         assert_ne!(message([1; 32]), message([2; 32]));
-        let mut chance = Chance::new([1; 32]);
-        let messages = [(); 2].map(|()| Greeting::new(&[7; 32], &mut chance, &hello()).message);
+        let mut chance = KeyRandomness::new([1; 32]);
+        let messages =
+            [(); 2].map(|()| InitiatorHandshake::new(&[7; 32], &mut chance, &hello()).message);
         assert_ne!(messages[0], messages[1]);
     }
 }

@@ -7,7 +7,7 @@ use crate::slab::Queue;
 
 /// The sending half of a channel.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct SendingHalf {
     /// Bit `n`: every piece of message `base` + n is acknowledged. Bit 0 is clear.
     acked: Flags,
     /// The lowest number of a message that is not wholly acknowledged.
@@ -25,9 +25,9 @@ pub(crate) struct Outgoing {
     is_stopped: bool,
 }
 
-impl Outgoing {
-    pub(crate) fn new() -> Outgoing {
-        Outgoing {
+impl SendingHalf {
+    pub(crate) fn new() -> SendingHalf {
+        SendingHalf {
             acked: Flags::NONE,
             base: 0,
             next: 0,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn strict_messages_are_the_floor_of_later_ones() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = SendingHalf::new();
         let table = [
             (true, 0, 0),
             (false, 1, 0),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_floor_of_free_messages_follows_them_around_the_numbers() {
         let mut outgoing =
-            Outgoing { next: u32::MAX - 300, floor: u32::MAX - 300, ..Outgoing::new() };
+            SendingHalf { next: u32::MAX - 300, floor: u32::MAX - 300, ..SendingHalf::new() };
         outgoing.base = outgoing.next;
         for n in 0..1000u32 {
             let (number, behind) = outgoing.number(false);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_channel_runs_ahead_of_its_oldest_message_by_the_window() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = SendingHalf::new();
         for _ in 0..MESSAGES_MAX {
             assert!(outgoing.may_begin());
             outgoing.number(false);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_latest_stop_or_go_counts() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = SendingHalf::new();
         for (count, is_stop, may) in [
             (1, true, false),
             (3, true, false),

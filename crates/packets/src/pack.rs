@@ -3,14 +3,14 @@
 //! Lost pieces go first. New messages are packed by deficit round robin over the channels that have
 //! something to send (Shreedhar and Varghese, SIGCOMM 1995), with a packet as quantum.
 
-use crate::channel::{Owed, State};
+use crate::channel::{DueRecord, State};
 use crate::head::HEAD_BYTES;
 use crate::packet::Packet;
-use crate::piece::{Kind, Piece};
+use crate::piece::{Piece, PieceKind};
 use crate::pools::Pools;
 use crate::record::RECORD_BYTES;
 use crate::slab::{NONE, Queue};
-use crate::words::Words;
+use crate::words::PendingRecords;
 
 /// The least room in a packet, in bytes, for which a piece is cut off a message that needs several
 /// packets.
@@ -18,7 +18,7 @@ const CUT_BYTES_MIN: usize = 512;
 
 /// The records that may go into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum AllowedRecords {
     /// Any records.
     Any,
     /// A ping alone: the path may be dead.
@@ -27,31 +27,36 @@ pub(crate) enum Load {
 
 /// The outcome of an attempt to put a record into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packed {
+enum PackOutcome {
     /// A record was put into the packet, or the next attempt may put one.
     More,
     /// The packet is full.
     Full,
 }
 
-impl Words {
+impl PendingRecords {
     /// Puts records into a packet: first a ping, then lost pieces, then new messages of the
     /// channels. Returns the pieces of these records.
-    pub(crate) fn fill(&mut self, pools: &mut Pools, packet: &mut Packet, load: Load) -> Queue {
+    pub(crate) fn fill(
+        &mut self,
+        pools: &mut Pools,
+        packet: &mut Packet,
+        load: AllowedRecords,
+    ) -> Queue {
         let mut pieces = Queue::EMPTY;
         if self.pings && packet.room().is_some() {
-            self.pings = !put(pools, packet, &mut pieces, Piece::bare(Kind::Ping, 0, 0));
+            self.pings = !put(pools, packet, &mut pieces, Piece::bare(PieceKind::Ping, 0, 0));
         }
-        if load == Load::Ping {
+        if load == AllowedRecords::Ping {
             return pieces;
         }
         while let Some(front) = self.lost.front() {
-            if self.put_lost(pools, packet, &mut pieces, front) == Packed::Full {
+            if self.put_lost(pools, packet, &mut pieces, front) == PackOutcome::Full {
                 return pieces;
             }
         }
         while let Some(front) = self.speakers.front() {
-            if self.put_words(pools, packet, &mut pieces, front) == Packed::Full {
+            if self.put_words(pools, packet, &mut pieces, front) == PackOutcome::Full {
                 break;
             }
         }
@@ -64,20 +69,20 @@ impl Words {
         packet: &mut Packet,
         pieces: &mut Queue,
         front: u32,
-    ) -> Packed {
+    ) -> PackOutcome {
         let piece = &pools.pieces[front];
         let message = &pools.messages[piece.message];
         let is_over = pools.channels[message.channel].is_over();
-        if is_over && piece.kind != Kind::Open {
+        if is_over && piece.kind != PieceKind::Open {
             self.lost.pop(&mut pools.pieces);
             pools.discard(front);
-            return Packed::More;
+            return PackOutcome::More;
         }
-        let Some(room) = packet.room() else { return Packed::Full };
+        let Some(room) = packet.room() else { return PackOutcome::Full };
         if usize::from(piece.bytes) > room {
             // A piece that was cut for a larger packet.
             if !packet.is_bare() || pools.pieces.free() == 0 {
-                return Packed::Full;
+                return PackOutcome::Full;
             }
             self.lost.pop(&mut pools.pieces);
             let rest = pools.pieces[front].split(room as u16);
@@ -90,7 +95,7 @@ impl Words {
         let piece = pools.pieces[front].clone();
         packet.push(&piece, &mut pools.messages, &mut pools.loans);
         pieces.push(&mut pools.pieces, front);
-        Packed::More
+        PackOutcome::More
     }
 
     /// Puts the next record of a channel, which is the first one of the queue, into a packet. If it
@@ -101,47 +106,47 @@ impl Words {
         packet: &mut Packet,
         pieces: &mut Queue,
         place: u32,
-    ) -> Packed {
-        let Some(room) = packet.room() else { return Packed::Full };
+    ) -> PackOutcome {
+        let Some(room) = packet.room() else { return PackOutcome::Full };
         let channel = &mut pools.channels[place];
         if let Some(kind) = channel.owed.kind() {
             let record = Piece::bare(kind, channel.name(), channel.stops);
             if !put(pools, packet, pieces, record) {
-                return Packed::Full;
+                return PackOutcome::Full;
             }
-            pools.channels[place].owed = Owed::Nothing;
-            return Packed::More;
+            pools.channels[place].owed = DueRecord::Nothing;
+            return PackOutcome::More;
         }
         let front = channel.out.queue.front();
         let is_begun = front.is_some_and(|front| pools.messages[front].cut > 0);
         let Some(front) = front.filter(|_| channel.has_words(is_begun)) else {
             self.hush(pools, place);
-            return Packed::More;
+            return PackOutcome::More;
         };
         let may_overtake = self.is_initiator
             && !channel.is_known()
-            && pools.messages[front].kind != Kind::Open
+            && pools.messages[front].kind != PieceKind::Open
             && !opens(pools, pieces, place);
         if may_overtake {
             // The open is on its way in another packet, which this one must not overtake.
             self.hush(pools, place);
-            return Packed::More;
+            return PackOutcome::More;
         }
         let channel = &mut pools.channels[place];
         if channel.deficit <= 0 {
             channel.deficit += packet.bytes_max as i32;
             self.speakers.pop(&mut pools.channels);
             self.speakers.push(&mut pools.channels, place);
-            return Packed::More;
+            return PackOutcome::More;
         }
         let rest = (pools.messages[front].bytes - pools.messages[front].cut) as usize;
         let whole = packet.bytes_max - HEAD_BYTES - RECORD_BYTES;
         let fits = rest <= room || rest > whole && room >= CUT_BYTES_MIN;
         if !fits || pools.pieces.free() == 0 {
-            return Packed::Full;
+            return PackOutcome::Full;
         }
         self.cut(pools, packet, pieces, (place, front), rest.min(room));
-        Packed::More
+        PackOutcome::More
     }
 
     /// Cuts a piece of `bytes` bytes off a channel's first message and puts it into a packet.
@@ -159,7 +164,7 @@ impl Words {
             (message.number, message.behind) = channel.out.number(message.strict);
         }
         let last = message.cut as usize + bytes == message.bytes as usize;
-        let offset = if message.kind == Kind::Open { channel.serial } else { message.cut };
+        let offset = if message.kind == PieceKind::Open { channel.serial } else { message.cut };
         let piece = Piece {
             message: front,
             number: message.number,
@@ -198,7 +203,7 @@ fn opens(pools: &mut Pools, pieces: &Queue, channel: u32) -> bool {
     let mut at = pieces.front();
     while let Some(piece) = at {
         let piece = &pools.pieces[piece];
-        if piece.kind == Kind::Open && pools.messages[piece.message].channel == channel {
+        if piece.kind == PieceKind::Open && pools.messages[piece.message].channel == channel {
             return true;
         }
         at = (piece.next != NONE).then_some(piece.next);

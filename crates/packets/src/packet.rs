@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use contract::Mac;
 use wire::packets::{RECORD_ALIGN, TAG_BYTES};
 
-use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
-use crate::message::{Message, Run};
+use crate::head::{HEAD_BYTES, ParsedHead, crc_of, write_crc};
+use crate::message::{ByteLocation, Message};
 use crate::peer_address::PeerAddress;
 use crate::piece::Piece;
 use crate::record::{RECORD_BYTES, Record};
@@ -24,7 +24,7 @@ pub const PARTS_MAX: usize = 32;
 
 /// A part of a packet.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum PacketPart {
     /// Bytes in the packet's own buffer.
     Own { at: u32, bytes: u32 },
     /// Bytes in the body of a message.
@@ -42,7 +42,7 @@ pub(crate) struct Loan {
 /// once the lane has released them.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "bodies return only after the lane has let go"]
-pub struct Lent(pub(crate) u32);
+pub struct LentBodies(pub(crate) u32);
 
 /// An outgoing packet. The value is reused for each packet, so that nothing is allocated.
 pub struct Packet {
@@ -51,7 +51,7 @@ pub struct Packet {
     /// The address that the packet goes to.
     pub to: PeerAddress,
     own: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<PacketPart>,
     /// The offset in `own` of the first byte that belongs to no part yet.
     part_at: usize,
     bytes: usize,
@@ -112,9 +112,9 @@ impl Packet {
 
     /// Takes the loans of the packet's bodies out of it, to be returned once the lane has released
     /// the bodies. Returns `None` if the packet lends no body.
-    pub fn lent(&mut self) -> Option<Lent> {
+    pub fn lent(&mut self) -> Option<LentBodies> {
         let loans = core::mem::replace(&mut self.loans, NONE);
-        (loans != NONE).then_some(Lent(loans))
+        (loans != NONE).then_some(LentBodies(loans))
     }
 
     /// Begins a packet to an address, of at most `bytes_max` bytes.
@@ -173,7 +173,7 @@ impl Packet {
             let (run, there) = message.locate(offset);
             let bytes = there.min((end - offset) as usize);
             match run {
-                Run::Body(at) if bytes > COPIED_BYTES_MAX && self.may_lend(loans) => {
+                ByteLocation::Body(at) if bytes > COPIED_BYTES_MAX && self.may_lend(loans) => {
                     self.lend(piece.message, at, bytes, message, loans);
                 }
                 _ => self.own.extend_from_slice(message.bytes_at(run, bytes)),
@@ -197,7 +197,7 @@ impl Packet {
         loans: &mut Slab<Loan>,
     ) {
         self.end_part();
-        self.parts.push(Part::Body { message: place, at: at as u32, bytes: bytes as u32 });
+        self.parts.push(PacketPart::Body { message: place, at: at as u32, bytes: bytes as u32 });
         message.loans += 1;
         let loan = loans.take(Loan { message: place, next: self.loans });
         self.loans = loan.expect("there is a free loan");
@@ -206,7 +206,7 @@ impl Packet {
     fn end_part(&mut self) {
         let (at, bytes) = (self.part_at as u32, (self.own.len() - self.part_at) as u32);
         if bytes > 0 {
-            self.parts.push(Part::Own { at, bytes });
+            self.parts.push(PacketPart::Own { at, bytes });
         }
         self.part_at = self.own.len();
     }
@@ -225,12 +225,12 @@ impl Packet {
 
     /// Writes the head of a packet that is complete, and the checksum unless the packet is going to
     /// be sealed.
-    pub(crate) fn finish(&mut self, head: Head, messages: &Slab<Message>) {
+    pub(crate) fn finish(&mut self, head: ParsedHead, messages: &Slab<Message>) {
         if self.kept > 0 {
-            return Head { bytes: self.len(), ..head }.write(&mut self.own);
+            return ParsedHead { bytes: self.len(), ..head }.write(&mut self.own);
         }
         self.end_part();
-        Head { bytes: self.bytes, ..head }.write(&mut self.own);
+        ParsedHead { bytes: self.bytes, ..head }.write(&mut self.own);
         let crc = crc_of(self.slices(messages));
         write_crc(&mut self.own, crc);
     }
@@ -251,9 +251,9 @@ impl Packet {
         messages: &'a Slab<Message>,
     ) -> impl Iterator<Item = &'a [u8]> {
         self.parts.iter().map(|part| match *part {
-            Part::Own { at, bytes } => &self.own[at as usize..][..bytes as usize],
-            Part::Body { message, at, bytes } => {
-                messages[message].bytes_at(Run::Body(at as usize), bytes as usize)
+            PacketPart::Own { at, bytes } => &self.own[at as usize..][..bytes as usize],
+            PacketPart::Body { message, at, bytes } => {
+                messages[message].bytes_at(ByteLocation::Body(at as usize), bytes as usize)
             }
         })
     }

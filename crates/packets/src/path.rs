@@ -7,8 +7,8 @@ use contract::Instant;
 
 use crate::control::{Control, Policy};
 use crate::peer_address::PeerAddress;
-use crate::proof::{LEAST_BYTES, Proof};
-use crate::receipt::{Debt, Receipt};
+use crate::proof::{LEAST_BYTES, PathProbes};
+use crate::receipt::{DueAck, Receipt};
 use crate::rtt::Rtt;
 use crate::sent::SENT_MAX;
 use crate::slab::NONE;
@@ -18,8 +18,8 @@ use crate::slab::NONE;
 /// milliseconds.
 pub(crate) const SHRINK_PROBES: u8 = 5;
 
-/// The number of unanswered probes after which a path is not used any more, if the peer was heard by
-/// another one since the last probe.
+/// The number of unanswered probes after which a path is not used any more, if the peer was heard
+/// by another one since the last probe.
 pub(crate) const DISTRUST_PROBES: u8 = 3;
 
 /// Packets become small after this many round trips in which large packets were lost and none
@@ -74,7 +74,7 @@ pub(crate) struct Path {
     pub is_proven: bool,
     /// The largest packet that the path carries, in bytes.
     pub bytes: u16,
-    pub proof: Proof,
+    pub proof: PathProbes,
     /// The time before which no packet with records is sent, since windows below eight packets are
     /// paced.
     pub paced_until: Instant,
@@ -108,7 +108,7 @@ impl Path {
             id: 0,
             is_proven: false,
             bytes: LEAST_BYTES,
-            proof: Proof::default(),
+            proof: PathProbes::default(),
             paced_until: Instant::ZERO,
         }
     }
@@ -134,8 +134,8 @@ impl Path {
         self.control.restart();
     }
 
-    /// Returns `true` if packets with records may go by the path, and no probe for an acknowledgement
-    /// is unanswered.
+    /// Returns `true` if packets with records may go by the path, and no probe for an
+    /// acknowledgement is unanswered.
     pub(crate) fn answers(&self) -> bool {
         self.is_proven && self.flight.probes == 0
     }
@@ -161,8 +161,8 @@ impl Path {
     /// Returns the time of the path's next timed work; `None` if there is none.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         let debt = match self.receipt.debt {
-            Debt::By(at) => Some(at),
-            Debt::Nothing | Debt::Now => None,
+            DueAck::By(at) => Some(at),
+            DueAck::Nothing | DueAck::Now => None,
         };
         let shrinks = self.swallows().then_some(Instant::ZERO);
         let times = [debt, self.flight.loss_at, self.probe_at(), self.proof.next, shrinks];

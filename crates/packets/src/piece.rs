@@ -24,7 +24,7 @@ pub(crate) struct Piece {
     /// The channel's number on the wire.
     pub channel: u16,
     pub behind: u16,
-    pub kind: Kind,
+    pub kind: PieceKind,
     pub last: bool,
 }
 
@@ -38,7 +38,7 @@ impl Linked for Piece {
 
 /// The kinds of records, as a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PieceKind {
     Data,
     Open,
     Opened,
@@ -49,32 +49,32 @@ pub(crate) enum Kind {
     Ping,
 }
 
-impl Kind {
+impl PieceKind {
     /// Returns the kind as it stands in a record on the wire.
     pub(crate) fn on_wire(self) -> RecordKind {
         match self {
-            Kind::Data => RecordKind::DATA,
-            Kind::Open => RecordKind::OPEN,
-            Kind::Opened => RecordKind::OPENED,
-            Kind::End => RecordKind::END,
-            Kind::Reset => RecordKind::RESET,
-            Kind::Stop => RecordKind::STOP,
-            Kind::Go => RecordKind::GO,
-            Kind::Ping => RecordKind::PING,
+            PieceKind::Data => RecordKind::DATA,
+            PieceKind::Open => RecordKind::OPEN,
+            PieceKind::Opened => RecordKind::OPENED,
+            PieceKind::End => RecordKind::END,
+            PieceKind::Reset => RecordKind::RESET,
+            PieceKind::Stop => RecordKind::STOP,
+            PieceKind::Go => RecordKind::GO,
+            PieceKind::Ping => RecordKind::PING,
         }
     }
 
     /// Returns the kind of a parsed record. The parser lets no unknown kind through.
-    pub(crate) fn of_wire(kind: RecordKind) -> Kind {
+    pub(crate) fn of_wire(kind: RecordKind) -> PieceKind {
         match kind {
-            RecordKind::DATA => Kind::Data,
-            RecordKind::OPEN => Kind::Open,
-            RecordKind::OPENED => Kind::Opened,
-            RecordKind::END => Kind::End,
-            RecordKind::RESET => Kind::Reset,
-            RecordKind::STOP => Kind::Stop,
-            RecordKind::GO => Kind::Go,
-            _ => Kind::Ping,
+            RecordKind::DATA => PieceKind::Data,
+            RecordKind::OPEN => PieceKind::Open,
+            RecordKind::OPENED => PieceKind::Opened,
+            RecordKind::END => PieceKind::End,
+            RecordKind::RESET => PieceKind::Reset,
+            RecordKind::STOP => PieceKind::Stop,
+            RecordKind::GO => PieceKind::Go,
+            _ => PieceKind::Ping,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Kind {
 impl Piece {
     /// Returns the piece of a record without a message number: a reset, stop, go or ping. `count`
     /// is the count of a stop or go.
-    pub(crate) fn bare(kind: Kind, channel: u16, count: u32) -> Piece {
+    pub(crate) fn bare(kind: PieceKind, channel: u16, count: u32) -> Piece {
         Piece {
             message: NONE,
             number: count,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_split_piece_is_two_neighbours() {
-        let mut piece = Piece { bytes: 100, offset: 50, ..Piece::bare(Kind::Data, 3, 9) };
+        let mut piece = Piece { bytes: 100, offset: 50, ..Piece::bare(PieceKind::Data, 3, 9) };
         let rest = piece.split(30);
         assert_eq!((piece.offset, piece.bytes, piece.last), (50, 30, false));
         assert_eq!((rest.offset, rest.bytes, rest.last, rest.number), (80, 70, true, 9));
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn kinds_go_to_the_wire_and_back() {
         for byte in 0..=RecordKind::PING.0 {
-            assert_eq!(Kind::of_wire(RecordKind(byte)).on_wire(), RecordKind(byte));
+            assert_eq!(PieceKind::of_wire(RecordKind(byte)).on_wire(), RecordKind(byte));
         }
     }
 }

@@ -10,15 +10,15 @@ use contract::{Buf, ConnId};
 use crate::channel::{Channel, State};
 use crate::credits;
 use crate::directory::Directory;
-use crate::event::{BufOf, Event};
-use crate::incoming::Hold;
-use crate::loss::Landed;
+use crate::event::{Event, MessageBody};
+use crate::incoming::HeldPiece;
+use crate::loss::SettledPieces;
 use crate::message::Message;
 use crate::packet::Loan;
 use crate::path::Path;
 use crate::peer_address::PeerAddress;
 use crate::piece::Piece;
-use crate::sent::{Fate, SentWindow};
+use crate::sent::{SentPacketState, SentWindow};
 use crate::settings::{LANES_MAX, Settings};
 use crate::slab::{NONE, Slab};
 
@@ -52,17 +52,18 @@ pub struct Counters {
     pub resent: u64,
     /// Times that a path was left, since the peer was silent there and not elsewhere.
     pub paths_left: u64,
-    /// Times that the peer proved that it receives by a path, the first one of its association aside.
+    /// Times that the peer proved that it receives by a path, the first one of its association
+    /// aside.
     pub paths_proven: u64,
     /// Hellos that were dropped because more came than the rate limit answers.
     pub hellos_dropped: u64,
 }
 
-/// The addresses of an endpoint, and the conditions under which pieces, hellos and opens are accepted
-/// there and packets leave.
-pub(crate) struct Gate {
-    /// The address on each lane, which peers are told if there are several; `None` for lanes that the
-    /// endpoint has not.
+/// The addresses of an endpoint, and the conditions under which pieces, hellos and opens are
+/// accepted there and packets leave.
+pub(crate) struct AdmissionRules {
+    /// The address on each lane, which peers are told if there are several; `None` for lanes that
+    /// the endpoint has not.
     pub peer_addresses: [Option<PeerAddress>; LANES_MAX],
     /// Bit n: lane n accepts a packet now.
     pub lanes_with_room: u8,
@@ -79,7 +80,7 @@ pub(crate) struct Pools {
     pub pieces: Slab<Piece>,
     pub messages: Slab<Message>,
     pub channels: Slab<Channel>,
-    pub holds: Slab<Hold>,
+    pub holds: Slab<HeldPiece>,
     pub chunks: Slab<Chunk>,
     pub loans: Slab<Loan>,
     /// Places of channels, by association and name.
@@ -89,7 +90,7 @@ pub(crate) struct Pools {
     generations: Vec<u32>,
     pub events: VecDeque<Event>,
     pub returned: VecDeque<Buf>,
-    pub gate: Gate,
+    pub gate: AdmissionRules,
     pub counters: Counters,
     /// The path where the last search for an idle window ended, and where the next one starts.
     hand: u32,
@@ -117,7 +118,7 @@ impl Pools {
             generations: vec![0; settings.channels_max],
             events: VecDeque::with_capacity(ends + told + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
-            gate: Gate {
+            gate: AdmissionRules {
                 peer_addresses: [None; LANES_MAX],
                 lanes_with_room: u8::MAX,
                 events_room: ends + settings.holds_max,
@@ -189,8 +190,8 @@ impl Pools {
         let message = self.messages.give(place);
         let (channel, bytes) = (message.channel, message.bytes);
         let conn = self.conn(channel);
-        if message.kind == crate::piece::Kind::Data {
-            let buf = message.into_body().map(BufOf);
+        if message.kind == crate::piece::PieceKind::Data {
+            let buf = message.into_body().map(MessageBody);
             self.events.push_back(Event::Sent { conn, buf });
         }
         let channel_of = &mut self.channels[channel];
@@ -209,15 +210,15 @@ impl Pools {
     }
 
     /// Counts every packet in flight on a path as lost, and returns the pieces.
-    pub(crate) fn lose_all(&mut self, path: u32) -> Landed {
-        let mut landed = Landed::NOTHING;
+    pub(crate) fn lose_all(&mut self, path: u32) -> SettledPieces {
+        let mut landed = SettledPieces::NOTHING;
         let path = &mut self.paths[path];
         if path.flight.window == NONE {
             return landed;
         }
         let window = &mut self.windows[path.flight.window];
         for number in path.flight.oldest..path.flight.next {
-            if window.get(number).is_some_and(|sent| sent.fate == Fate::InFlight) {
+            if window.get(number).is_some_and(|sent| sent.fate == SentPacketState::InFlight) {
                 path.lose(number, window, &mut self.pieces, &mut landed);
             }
         }
@@ -231,7 +232,7 @@ impl Pools {
         let mut was_opening = false;
         while let Some(message) = self.channels[place].out.queue.pop(&mut self.messages) {
             let queued = &mut self.messages[message];
-            was_opening |= queued.kind == crate::piece::Kind::Open;
+            was_opening |= queued.kind == crate::piece::PieceKind::Open;
             queued.is_dropped = true;
             self.settle(message);
         }

@@ -23,12 +23,12 @@ const TRIES_EACH: u8 = 3;
 /// The pause after unanswered probe n is this times 2ⁿ, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_micros(1_000_000 >> PATIENT_TRIES);
 
-/// The number of probes after which the pause is a second, with which the probes of a path that fell
-/// silent begin.
+/// The number of probes after which the pause is a second, with which the probes of a path that
+/// fell silent begin.
 const PATIENT_TRIES: u8 = 6;
 
-/// Number of unanswered probes after which a path that never answered is given up (RFC 9000, section
-/// 8.2.4): about a minute and a half.
+/// Number of unanswered probes after which a path that never answered is given up (RFC 9000,
+/// section 8.2.4): about a minute and a half.
 const FIRST_TRIES: u8 = 12;
 
 /// The longest pause between unanswered probes of a path.
@@ -47,7 +47,7 @@ pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
 
 /// The state of the probes of one path.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Proof {
+pub(crate) struct PathProbes {
     /// The random number that the peer has to return; zero when no probe is out.
     pub challenge: u64,
     /// The peer's number that our next probe packet returns; zero if there is none.
@@ -62,15 +62,15 @@ pub(crate) struct Proof {
     pub is_claim: bool,
 }
 
-impl Proof {
+impl PathProbes {
     /// Begins to probe whether packets of `bytes` bytes arrive. The first probe leaves at the time
     /// `at`, or in answer to a probe of the peer if that is `None`.
     pub(crate) fn ask(&mut self, challenge: u64, bytes: u16, at: Option<Instant>) {
         (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
     }
 
-    /// Begins to probe whether a path that fell silent carries packets again: after 1, 2, 4 … seconds,
-    /// at most 30 apart. The probes are as small as every path carries.
+    /// Begins to probe whether a path that fell silent carries packets again: after 1, 2, 4 …
+    /// seconds, at most 30 apart. The probes are as small as every path carries.
     pub(crate) fn ask_patiently(&mut self, challenge: u64, now: Instant) {
         self.ask(challenge, LEAST_BYTES, Some(now + PAUSE_SILENT));
         self.tries = PATIENT_TRIES - 1;
@@ -92,8 +92,8 @@ impl Proof {
     }
 
     /// Plans the next probe after one that asks for an answer: later, and in the end of a
-    /// smaller size. On a path that is silent altogether, the size is kept, since nothing was learned
-    /// about it.
+    /// smaller size. On a path that is silent altogether, the size is kept, since nothing was
+    /// learned about it.
     pub(crate) fn retry(&mut self, now: Instant, is_silent: bool) {
         if self.next.is_none_or(|at| at > now) {
             return;

@@ -4,18 +4,18 @@ use contract::Instant;
 
 use crate::head::Ack;
 use crate::rtt::HOLD_MAX;
-use crate::window::Seen;
+use crate::window::SeenNumbers;
 
 /// Number of unacknowledged packets from which on an acknowledgement is sent in a packet of its
 /// own.
 const UNANSWERED_MAX: u8 = 8;
 
 /// The present time, and the time at which a packet came to this end.
-pub(crate) type Times = (Instant, Instant);
+pub(crate) type RxTimes = (Instant, Instant);
 
 /// The acknowledgement that this end owes to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Debt {
+pub(crate) enum DueAck {
     Nothing,
     /// An acknowledgement leaves with the next packet, or by itself at this time.
     By(Instant),
@@ -27,10 +27,10 @@ pub(crate) enum Debt {
 #[derive(Clone, Debug)]
 pub(crate) struct Receipt {
     /// Numbers of the packets that arrived.
-    pub seen: Seen,
+    pub seen: SeenNumbers,
     /// The time at which the packet with the highest number arrived.
     highest_at: Instant,
-    pub debt: Debt,
+    pub debt: DueAck,
     unanswered: u8,
     /// `true` if a packet with a congestion mark arrived since this end last sent a packet by the
     /// path.
@@ -41,9 +41,9 @@ impl Receipt {
     /// Creates the state of a path on which nothing has arrived.
     pub(crate) fn new() -> Receipt {
         Receipt {
-            seen: Seen::default(),
+            seen: SeenNumbers::default(),
             highest_at: Instant::ZERO,
-            debt: Debt::Nothing,
+            debt: DueAck::Nothing,
             unanswered: 0,
             echo: false,
         }
@@ -54,7 +54,7 @@ impl Receipt {
     /// was taken `now`.
     pub(crate) fn arrived(
         &mut self,
-        (now, came): Times,
+        (now, came): RxTimes,
         number: u64,
         elicits: bool,
         ack_now: bool,
@@ -69,9 +69,9 @@ impl Receipt {
         }
         self.unanswered = self.unanswered.saturating_add(1);
         if ack_now || !in_order || self.unanswered >= UNANSWERED_MAX {
-            self.debt = Debt::Now;
-        } else if self.debt == Debt::Nothing {
-            self.debt = Debt::By(now + HOLD_MAX);
+            self.debt = DueAck::Now;
+        } else if self.debt == DueAck::Nothing {
+            self.debt = DueAck::By(now + HOLD_MAX);
         }
     }
 
@@ -79,7 +79,7 @@ impl Receipt {
     /// none has arrived.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Ack> {
         // Also where nothing was accepted yet: a bare packet says that we live.
-        (self.debt, self.unanswered) = (Debt::Nothing, 0);
+        (self.debt, self.unanswered) = (DueAck::Nothing, 0);
         let highest = self.seen.highest()?;
         let held = now - self.highest_at;
         Some(Ack {
@@ -92,9 +92,9 @@ impl Receipt {
     /// Returns `true` if an acknowledgement has to leave now.
     pub(crate) fn owes(&self, now: Instant) -> bool {
         match self.debt {
-            Debt::Nothing => false,
-            Debt::By(at) => at <= now,
-            Debt::Now => true,
+            DueAck::Nothing => false,
+            DueAck::By(at) => at <= now,
+            DueAck::Now => true,
         }
     }
 }
@@ -112,18 +112,18 @@ mod tests {
         let mut receipt = Receipt::new();
         receipt.arrived((at(10), at(10)), 0, true, false);
         receipt.arrived((at(20), at(20)), 1, true, false);
-        assert_eq!(receipt.debt, Debt::By(at(110)));
+        assert_eq!(receipt.debt, DueAck::By(at(110)));
         assert!(!receipt.owes(at(109)) && receipt.owes(at(110)));
         let ack = receipt.report(at(25)).unwrap();
         assert_eq!((ack.highest, ack.before, ack.held_us), (1, 1, 5));
-        assert_eq!(receipt.debt, Debt::Nothing);
+        assert_eq!(receipt.debt, DueAck::Nothing);
     }
 
     #[test]
     fn gaps_eight_packets_and_wishes_make_them_leave() {
         let mut gap = Receipt::new();
         gap.arrived((at(1), at(1)), 1, true, false);
-        assert_eq!(gap.debt, Debt::Now);
+        assert_eq!(gap.debt, DueAck::Now);
         let mut many = Receipt::new();
         for number in 0..8 {
             assert!(!many.owes(at(1)));
@@ -135,10 +135,10 @@ mod tests {
         assert!(wish.owes(at(1)));
         let mut bare = Receipt::new();
         bare.arrived((at(1), at(1)), 5, false, false);
-        assert_eq!(bare.debt, Debt::Nothing, "nobody acknowledges acknowledgements");
+        assert_eq!(bare.debt, DueAck::Nothing, "nobody acknowledges acknowledgements");
         let mut refusing = Receipt::new();
-        refusing.debt = Debt::Now;
+        refusing.debt = DueAck::Now;
         assert_eq!(refusing.report(at(1)), None);
-        assert_eq!(refusing.debt, Debt::Nothing);
+        assert_eq!(refusing.debt, DueAck::Nothing);
     }
 }

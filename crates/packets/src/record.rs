@@ -1,6 +1,6 @@
 //! The records of a packet, read one after the other with checked lengths.
 
-use contract::Fatal;
+use contract::ProtocolError;
 use wire::packets::{FLAG_LAST, RECORD_ALIGN, RecordHead, RecordKind};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -51,22 +51,22 @@ impl<'a> Records<'a> {
         Records { packet, at }
     }
 
-    fn parse(&self) -> Result<Record, Fatal> {
+    fn parse(&self) -> Result<Record, ProtocolError> {
         let rest = &self.packet[self.at..];
-        let (head, rest) =
-            RecordHead::read_from_prefix(rest).map_err(|_| Fatal::BadLength(rest.len() as u64))?;
+        let (head, rest) = RecordHead::read_from_prefix(rest)
+            .map_err(|_| ProtocolError::BadLength(rest.len() as u64))?;
         let (bytes, offset) = (head.bytes.get(), head.offset.get());
         if usize::from(bytes) > rest.len() {
-            return Err(Fatal::BadLength(u64::from(bytes)));
+            return Err(ProtocolError::BadLength(u64::from(bytes)));
         }
         if head.kind.0 > RecordKind::PING.0 {
-            return Err(Fatal::BadOpcode(u16::from(head.kind.0)));
+            return Err(ProtocolError::BadOpcode(u16::from(head.kind.0)));
         }
         if head.kind == RecordKind::DATA && offset.checked_add(u32::from(bytes)).is_none() {
-            return Err(Fatal::BadField(12));
+            return Err(ProtocolError::BadField(12));
         }
         if head.kind != RecordKind::DATA && bytes > 0 {
-            return Err(Fatal::BadLength(u64::from(bytes)));
+            return Err(ProtocolError::BadLength(u64::from(bytes)));
         }
         Ok(Record {
             channel: head.channel.get(),
@@ -82,7 +82,7 @@ impl<'a> Records<'a> {
 }
 
 impl Iterator for Records<'_> {
-    type Item = Result<Record, Fatal>;
+    type Item = Result<Record, ProtocolError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.packet.len() {
@@ -138,10 +138,13 @@ mod tests {
             Records::new(&packet, 0).collect::<Vec<_>>()
         };
         for (change, error) in [
-            ((|record: &mut Record| record.bytes = 30) as fn(&mut Record), Fatal::BadLength(30)),
-            (|record| record.kind = RecordKind(8), Fatal::BadOpcode(8)),
-            (|record| record.offset = u32::MAX, Fatal::BadField(12)),
-            (|record| record.kind = RecordKind::OPEN, Fatal::BadLength(3)),
+            (
+                (|record: &mut Record| record.bytes = 30) as fn(&mut Record),
+                ProtocolError::BadLength(30),
+            ),
+            (|record| record.kind = RecordKind(8), ProtocolError::BadOpcode(8)),
+            (|record| record.offset = u32::MAX, ProtocolError::BadField(12)),
+            (|record| record.kind = RecordKind::OPEN, ProtocolError::BadLength(3)),
         ] {
             let records = broken(change);
             assert_eq!((records.len(), records[1]), (2, Err(error)));

@@ -9,21 +9,21 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use wire::packets::TAG_BYTES;
 use zeroize::Zeroizing;
 
-use crate::head::{HEAD_BYTES, Mark};
+use crate::head::{HEAD_BYTES, SealSelector};
 use crate::noise::Secrets;
 use crate::secret::mac;
 
 /// A key of one direction in one phase.
-struct Key {
+struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; 12],
 }
 
-impl Key {
-    fn of(secret: &[u8; 32]) -> Key {
+impl DirectionKey {
+    fn of(secret: &[u8; 32]) -> DirectionKey {
         let material = Zeroizing::new(mac(secret, [&b"key"[..]]));
         let key = UnboundKey::new(&AES_128_GCM, &material[..16]).expect("a key of 16 bytes");
-        Key { key: LessSafeKey::new(key), iv: core::array::from_fn(|n| material[16 + n]) }
+        DirectionKey { key: LessSafeKey::new(key), iv: core::array::from_fn(|n| material[16 + n]) }
     }
 
     fn nonce(&self, path: u8, number: u64) -> Nonce {
@@ -48,27 +48,27 @@ fn next(secret: &[u8; 32]) -> Zeroizing<[u8; 32]> {
 }
 
 /// The key of the direction from this end to the peer.
-struct Outgoing {
-    key: Key,
+struct OutgoingKey {
+    key: DirectionKey,
     secret: Zeroizing<[u8; 32]>,
     phase: u64,
     /// Number of packets that the key has encrypted.
     sealed: u32,
 }
 
-impl Outgoing {
+impl OutgoingKey {
     fn advance(&mut self) {
         self.secret = next(&self.secret);
-        (self.key, self.phase, self.sealed) = (Key::of(&self.secret), self.phase + 1, 0);
+        (self.key, self.phase, self.sealed) = (DirectionKey::of(&self.secret), self.phase + 1, 0);
     }
 }
 
 /// The keys of the direction from the peer to this end. The key of the next phase is derived before
 /// it is needed, so that a forged packet costs no more time than another.
-struct Incoming {
-    previous: Option<Key>,
-    current: Key,
-    next: Key,
+struct IncomingKeys {
+    previous: Option<DirectionKey>,
+    current: DirectionKey,
+    next: DirectionKey,
     /// The secret from which the next key is derived.
     secret: Zeroizing<[u8; 32]>,
     phase: u64,
@@ -76,8 +76,8 @@ struct Incoming {
 
 /// The cipher states of an association's two directions.
 pub(crate) struct Seal {
-    outgoing: Outgoing,
-    incoming: Incoming,
+    outgoing: OutgoingKey,
+    incoming: IncomingKeys,
     /// Number of packets after which a key is replaced.
     packets_max: u32,
 }
@@ -92,11 +92,16 @@ impl Seal {
         };
         let secret = next(theirs);
         Seal {
-            outgoing: Outgoing { key: Key::of(ours), secret: (*ours).into(), phase: 0, sealed: 0 },
-            incoming: Incoming {
+            outgoing: OutgoingKey {
+                key: DirectionKey::of(ours),
+                secret: (*ours).into(),
+                phase: 0,
+                sealed: 0,
+            },
+            incoming: IncomingKeys {
                 previous: None,
-                current: Key::of(theirs),
-                next: Key::of(&secret),
+                current: DirectionKey::of(theirs),
+                next: DirectionKey::of(&secret),
                 secret,
                 phase: 0,
             },
@@ -106,13 +111,13 @@ impl Seal {
 
     /// Returns the mark for the head of the next packet by a path. Begins the next phase if the key
     /// has sealed enough packets.
-    pub(crate) fn mark(&mut self, path: u8) -> Mark {
+    pub(crate) fn mark(&mut self, path: u8) -> SealSelector {
         // The peer has this phase, so it has the key of the next one.
         let may_advance = self.incoming.phase >= self.outgoing.phase;
         if may_advance && self.outgoing.sealed >= self.packets_max {
             self.outgoing.advance();
         }
-        Mark { path, phase: self.outgoing.phase as u8 }
+        SealSelector { path, phase: self.outgoing.phase as u8 }
     }
 
     /// Encrypts the bytes after the head of a packet, and returns the authentication tag of the
@@ -129,7 +134,7 @@ impl Seal {
 
     /// Decrypts a packet of the peer, with its authentication tag at the end, in place. Returns
     /// `false` if the packet does not come from the peer; nothing but its bytes has changed then.
-    pub(crate) fn open(&mut self, mark: Mark, number: u64, packet: &mut [u8]) -> bool {
+    pub(crate) fn open(&mut self, mark: SealSelector, number: u64, packet: &mut [u8]) -> bool {
         let incoming = &mut self.incoming;
         let ahead = mark.phase.wrapping_sub(incoming.phase as u8);
         match ahead {
@@ -150,7 +155,7 @@ impl Seal {
     fn go_on(&mut self) {
         let incoming = &mut self.incoming;
         incoming.secret = next(&incoming.secret);
-        let later = Key::of(&incoming.secret);
+        let later = DirectionKey::of(&incoming.secret);
         let current = core::mem::replace(&mut incoming.next, later);
         incoming.previous = Some(core::mem::replace(&mut incoming.current, current));
         incoming.phase += 1;
@@ -173,7 +178,7 @@ mod tests {
     }
 
     /// Seals a packet with a number, and returns its mark and its bytes.
-    fn seal(by: &mut Seal, path: u8, number: u64) -> (Mark, Vec<u8>) {
+    fn seal(by: &mut Seal, path: u8, number: u64) -> (SealSelector, Vec<u8>) {
         let mark = by.mark(path);
         let mut packet = std::vec![0x5a; HEAD_BYTES + 24];
         packet[0] = mark.phase;
@@ -189,18 +194,18 @@ mod tests {
         let [mut client, mut server] = pair(1);
         let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
         let (mark, mut packet) = seal(&mut client, 3, 7);
-        assert_eq!(mark, Mark { path: 3, phase: 0 });
+        assert_eq!(mark, SealSelector { path: 3, phase: 0 });
         assert_eq!(
             hex(&packet[HEAD_BYTES..]),
             "156ed43786e74d8fa0e04955d02015cd6f57009224d8e8309b4eddb6f0bfd1c06c3ded790be5b8cd"
         );
         let (mark, mut later) = seal(&mut client, 3, 7);
-        assert_eq!(mark, Mark { path: 3, phase: 1 });
+        assert_eq!(mark, SealSelector { path: 3, phase: 1 });
         assert_eq!(
             hex(&later[HEAD_BYTES..]),
             "cfa8fde97a5a0937425157dc8778db65503014b1755f490c72f7ab11f837e25838374e79a2839841"
         );
-        let marks = [0, 1].map(|phase| Mark { path: 3, phase });
+        let marks = [0, 1].map(|phase| SealSelector { path: 3, phase });
         assert!(server.open(marks[1], 7, &mut later) && server.open(marks[0], 7, &mut packet));
     }
 
@@ -219,9 +224,12 @@ mod tests {
             assert!(!opens(&mut server, mark, 7, &forged), "byte {at}");
         }
         assert!(!opens(&mut server, mark, 8, &packet), "another number");
-        assert!(!opens(&mut server, Mark { path: 2, ..mark }, 7, &packet), "another path");
+        assert!(!opens(&mut server, SealSelector { path: 2, ..mark }, 7, &packet), "another path");
         for phase in 1..=255 {
-            assert!(!opens(&mut server, Mark { phase, ..mark }, 7, &packet), "phase {phase}");
+            assert!(
+                !opens(&mut server, SealSelector { phase, ..mark }, 7, &packet),
+                "phase {phase}"
+            );
         }
         assert!(!opens(&mut client, mark, 7, &packet), "our own, reflected");
         assert!(!opens(&mut server, mark, 7, &packet[..HEAD_BYTES + 15]), "cut");

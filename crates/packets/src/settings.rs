@@ -44,12 +44,12 @@ pub struct Settings {
     /// of the lanes' receive buffers.
     pub chunks_max: usize,
     /// The key with which all packets are sealed; `None` if none is.
-    pub sealed: Option<Sealed>,
+    pub sealed: Option<SealSettings>,
 }
 
 /// The settings of an endpoint that seals its packets.
 #[derive(Clone)]
-pub struct Sealed {
+pub struct SealSettings {
     /// The key that both ends of an association have.
     pub key: PacketKey,
     /// Random bytes that no other party knows and no other endpoint has. The key pairs of
@@ -59,16 +59,16 @@ pub struct Sealed {
     pub packets_max: u32,
 }
 
-impl Sealed {
+impl SealSettings {
     /// The usual number of packets that one key seals. With packets of 64 KiB, an eavesdropper can
     /// tell them from random bytes with a probability of at most 2⁻⁶⁰
     /// (docs/explanation/packets.md).
     pub const PACKETS_MAX: u32 = 1 << 22;
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealed").finish_non_exhaustive()
+        f.debug_struct("SealSettings").finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use contract::{Buf, Instant};
 
-use crate::endpoint::Arrived;
+use crate::endpoint::ReceivedPacket;
 use crate::lane::Lane;
 use crate::peer_address::PeerAddress;
 
@@ -57,7 +57,7 @@ impl Bucket {
 }
 
 /// A lane that may have the rate of a link.
-pub struct Shaped<L> {
+pub struct ShapedLane<L> {
     lane: L,
     /// The tokens; `None` if the lane has no rate of its own.
     bucket: Option<Bucket>,
@@ -65,10 +65,10 @@ pub struct Shaped<L> {
     now: Instant,
 }
 
-impl<L> Shaped<L> {
+impl<L> ShapedLane<L> {
     /// Returns the lane with a shape, or as it is.
-    pub fn new(lane: L, shape: Option<Shape>) -> Shaped<L> {
-        Shaped { lane, bucket: shape.map(Bucket::new), now: Instant::ZERO }
+    pub fn new(lane: L, shape: Option<Shape>) -> ShapedLane<L> {
+        ShapedLane { lane, bucket: shape.map(Bucket::new), now: Instant::ZERO }
     }
 
     /// Returns the lane below the shape.
@@ -81,8 +81,8 @@ impl<L> Shaped<L> {
     }
 }
 
-impl<L: Lane> Lane for Shaped<L> {
-    fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+impl<L: Lane> Lane for ShapedLane<L> {
+    fn poll(&mut self, now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         self.now = now;
         self.lane.poll(now, arrived)
     }
@@ -126,13 +126,13 @@ mod tests {
 
     /// A lane that counts what it is given.
     #[derive(Default)]
-    struct Counted {
+    struct CountingLane {
         packets: u64,
         is_full: bool,
     }
 
-    impl Lane for Counted {
-        fn poll(&mut self, _now: Instant, _arrived: &mut Vec<Arrived>) -> Option<i32> {
+    impl Lane for CountingLane {
+        fn poll(&mut self, _now: Instant, _arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
             None
         }
 
@@ -160,14 +160,19 @@ mod tests {
 
     const GIGABIT: u64 = 1_000_000_000;
 
-    fn lane(bits_per_second: u64) -> Shaped<Counted> {
+    fn lane(bits_per_second: u64) -> ShapedLane<CountingLane> {
         let shape = Shape { bits_per_second, overhead_bytes: 66 };
-        Shaped::new(Counted::default(), Some(shape))
+        ShapedLane::new(CountingLane::default(), Some(shape))
     }
 
     /// Puts as many packets of `bytes` bytes as leave until `nanos`, with a turn each `turn`
     /// nanoseconds. Returns their number.
-    fn send(lane: &mut Shaped<Counted>, bytes: usize, (from, nanos): (u64, u64), turn: u64) -> u64 {
+    fn send(
+        lane: &mut ShapedLane<CountingLane>,
+        bytes: usize,
+        (from, nanos): (u64, u64),
+        turn: u64,
+    ) -> u64 {
         let (before, packet) = (lane.inner().packets, alloc::vec![0; bytes]);
         let to = PeerAddress::Internet(([10, 0, 0, 1], 1).into());
         for at in (from..from + nanos).step_by(turn as usize) {
@@ -217,7 +222,7 @@ mod tests {
 
     #[test]
     fn without_a_shape_the_lane_is_as_it_was() {
-        let mut lane = Shaped::new(Counted::default(), None);
+        let mut lane = ShapedLane::new(CountingLane::default(), None);
         let to = PeerAddress::Internet(([10, 0, 0, 1], 1).into());
         for _ in 0..100_000 {
             assert!(lane.has_room() && !lane.has_work());

@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use crate::association::Association;
 use crate::choose::choose;
-use crate::head::Head;
-use crate::pack::Load;
+use crate::head::ParsedHead;
+use crate::pack::AllowedRecords;
 use crate::packet::Packet;
 use crate::path::Path;
 use crate::pools::Pools;
@@ -30,7 +30,7 @@ impl Association {
             if !packet.is_bare() {
                 self.launch(pools, now, (path, credits), packet, pieces);
                 // Another path is asked as well: is the peer silent, or the path?
-                self.words.pings |= load == Load::Ping;
+                self.words.pings |= load == AllowedRecords::Ping;
                 return true;
             }
         }
@@ -88,7 +88,7 @@ impl Association {
         let path = &mut pools.paths[place];
         let number = path.flight.next;
         path.flight.next += 1;
-        let head = Head {
+        let head = ParsedHead {
             kind,
             ack_now,
             echo: core::mem::take(&mut path.receipt.echo),

@@ -16,8 +16,8 @@ use crate::batch::Batch;
 use crate::caller::Caller;
 use crate::channel::{REFUSED, RESET, TIMED_OUT};
 use crate::conns::{Conns, State};
-use crate::endpoint::{Arrived, Endpoint, hang_up_all};
-use crate::event::{AssociationId, Delivery, Down, Event};
+use crate::endpoint::{Endpoint, ReceivedPacket, hang_up_all};
+use crate::event::{AssociationEnd, AssociationId, Delivery, Event};
 use crate::greet::farewell;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
@@ -25,7 +25,7 @@ use crate::packet::Packet;
 use crate::peer_address::PeerAddress;
 use crate::routes::Route;
 use crate::settings::{LANES_MAX, Settings};
-use crate::waiting::Waiting;
+use crate::waiting::WaitingFrames;
 
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ pub struct TransportSettings {
 
 /// Bytes received on a connection, of which some have not been copied into a buffer of the user
 /// yet.
-struct Partly {
+struct PartialDelivery {
     place: u32,
     delivery: Delivery,
     /// The number of bytes that were copied into buffers.
@@ -57,20 +57,20 @@ pub struct Packets<L> {
     lanes: Lanes<L>,
     conns: Conns,
     packet: Packet,
-    arrived: Vec<Arrived>,
+    arrived: Vec<ReceivedPacket>,
     events: VecDeque<NetEvent>,
     /// The number of polls so far. An index into `events` is valid until the next poll.
     taken: u64,
     /// Buffers for received bytes.
     bufs: Vec<Buf>,
-    partly: Option<Partly>,
+    partly: Option<PartialDelivery>,
     caller: Caller,
     listener: Option<ListenerId>,
     refuses: bool,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
     /// Frames that wait for their batch; `None` if frames leave with their turn.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingFrames>,
     now: Instant,
 }
 
@@ -110,11 +110,11 @@ impl<L: Lane> Packets<L> {
         self.endpoint.accept(listener.is_some());
     }
 
-    /// Makes frames leave by another rule than [`Batch::Turn`], and limits the records of a packet to
-    /// the rule's level. It is for measurements: see docs/adr/0051-shaped-lanes.md.
+    /// Makes frames leave by another rule than [`Batch::Turn`], and limits the records of a packet
+    /// to the rule's level. It is for measurements: see docs/adr/0051-shaped-lanes.md.
     pub fn batch(&mut self, rule: Batch) {
         let waits = matches!(rule, Batch::Static(_) | Batch::Adaptive(_));
-        let waiting = Waiting::new(rule, self.endpoint.room());
+        let waiting = WaitingFrames::new(rule, self.endpoint.room());
         self.packet.set_records_max(waiting.level().unwrap_or(u32::MAX));
         self.waiting = waits.then_some(waiting);
     }
@@ -134,22 +134,22 @@ impl<L: Lane> Packets<L> {
         self.endpoint.tell(peer_addresses);
     }
 
-    /// Makes [`Dial::dial`] connect to the endpoint that has these addresses: at the first one, or at
-    /// another one if it is silent. The others become further paths, as do those that the endpoint
-    /// tells. A lane is added for each of them.
+    /// Makes [`Dial::dial`] connect to the endpoint that has these addresses: at the first one, or
+    /// at another one if it is silent. The others become further paths, as do those that the
+    /// endpoint tells. A lane is added for each of them.
     pub fn dial_to(&mut self, servers: &[PeerAddress]) {
         self.caller.routes.reach(servers);
     }
 
-    /// Makes [`Dial::dial`] connect to the endpoint at the end of these routes, by lanes that are there:
-    /// by the first route with an address, or by another one if that is silent. The others become
-    /// further paths.
+    /// Makes [`Dial::dial`] connect to the endpoint at the end of these routes, by lanes that are
+    /// there: by the first route with an address, or by another one if that is silent. The others
+    /// become further paths.
     pub fn dial_by(&mut self, routes: &[Route]) {
         self.caller.routes.reach_by(routes);
     }
 
-    /// Divides further dials among `count` associations with the server, in turns, where usually all
-    /// share one. These associations have one path each. It is for measurements: see
+    /// Divides further dials among `count` associations with the server, in turns, where usually
+    /// all share one. These associations have one path each. It is for measurements: see
     /// docs/adr/0051-shaped-lanes.md.
     pub fn divide(&mut self, count: usize) {
         self.caller.divide(count);
@@ -168,13 +168,14 @@ impl<L: Lane> Packets<L> {
         self.use_lane(number);
     }
 
-    /// Gives up the address that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
+    /// Gives up the address that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads
+    /// there.
     pub fn forgo_lane(&mut self) {
         self.caller.routes.forgo(self.lanes.count());
     }
 
-    /// Adds the path by a lane to the address that it leads to, if both are there. The lane may have
-    /// led elsewhere in an earlier association.
+    /// Adds the path by a lane to the address that it leads to, if both are there. The lane may
+    /// have led elsewhere in an earlier association.
     fn use_lane(&mut self, number: usize) {
         if let Some(to) = self.caller.routes.address_of(number)
             && let Some(lane) = self.lanes.all().get_mut(number)
@@ -328,7 +329,7 @@ impl<L: Lane> Packets<L> {
                         if let (Some(waiting), true) = (&mut self.waiting, delivery.is_last) {
                             waiting.answered(delivery.offset + delivery.bytes);
                         }
-                        self.partly = Some(Partly { place, delivery, at: 0 });
+                        self.partly = Some(PartialDelivery { place, delivery, at: 0 });
                     }
                     None => self.endpoint.give(delivery),
                 },
@@ -351,8 +352,8 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Processes the beginning of an association, which gets a path for each route to the server that
-    /// is known.
+    /// Processes the beginning of an association, which gets a path for each route to the server
+    /// that is known.
     fn up(&mut self, association: AssociationId) {
         if !self.caller.up(association) || self.caller.is_divided() {
             return;
@@ -386,7 +387,7 @@ impl<L: Lane> Packets<L> {
     }
 
     /// Copies received bytes into buffers of events. Returns the bytes that found no buffer.
-    fn hand_up(&mut self, mut partly: Partly) -> Option<Partly> {
+    fn hand_up(&mut self, mut partly: PartialDelivery) -> Option<PartialDelivery> {
         let id = self.conns.id(partly.place);
         let conn = self.conns.at(partly.place);
         let bytes = match conn.state {
@@ -430,24 +431,24 @@ impl<L: Lane> Packets<L> {
 
     /// Processes the end of an association: fails the dials that waited for it. If it was up and
     /// the peer forgot it, or it was idle, they wait for a new association instead.
-    fn down(&mut self, association: AssociationId, why: Down) {
+    fn down(&mut self, association: AssociationId, why: AssociationEnd) {
         if self.caller.association != Some(association) {
             self.caller.forget(association);
             return;
         }
-        if why == Down::Idle || why == Down::Reset && self.caller.is_up {
+        if why == AssociationEnd::Idle || why == AssociationEnd::Reset && self.caller.is_up {
             // Dials that wait came too late for it, and begin another one.
             self.caller.association = None;
             return;
         }
-        if why == Down::Silent || self.caller.refusal.is_some() {
+        if why == AssociationEnd::Silent || self.caller.refusal.is_some() {
             // The next dial is to another address of the server.
             self.caller.routes.turn();
         }
         let errno = self.caller.refusal.take().unwrap_or(match why {
-            Down::Silent => TIMED_OUT,
-            Down::Reset | Down::Local | Down::Idle => RESET,
-            Down::Refused(reason) => Down::refusal(reason),
+            AssociationEnd::Silent => TIMED_OUT,
+            AssociationEnd::Reset | AssociationEnd::Local | AssociationEnd::Idle => RESET,
+            AssociationEnd::Refused(reason) => AssociationEnd::refusal(reason),
         });
         self.caller.association = None;
         while let Some(place) = self.caller.waiting.pop_front() {
@@ -488,7 +489,7 @@ impl<L: Lane> Packets<L> {
         waiting.advance(now);
         self.packet.set_records_max(waiting.level().unwrap_or(u32::MAX));
         for _ in 0..waiting.due(now) {
-            if let Some((conn, frame)) = self.waiting.as_mut().and_then(Waiting::take) {
+            if let Some((conn, frame)) = self.waiting.as_mut().and_then(WaitingFrames::take) {
                 self.pass(conn, frame);
             }
         }
@@ -496,7 +497,7 @@ impl<L: Lane> Packets<L> {
 
     /// Passes on all frames that wait for their batch.
     fn release_all(&mut self) {
-        while let Some((conn, frame)) = self.waiting.as_mut().and_then(Waiting::take) {
+        while let Some((conn, frame)) = self.waiting.as_mut().and_then(WaitingFrames::take) {
             self.pass(conn, frame);
         }
     }
@@ -531,7 +532,7 @@ impl<L: Lane> Streams for Packets<L> {
     }
 
     fn room(&self) -> usize {
-        let waiting = self.waiting.as_ref().map_or(0, Waiting::len);
+        let waiting = self.waiting.as_ref().map_or(0, WaitingFrames::len);
         self.endpoint.room().saturating_sub(waiting)
     }
 
@@ -582,7 +583,7 @@ impl<L: Lane> Streams for Packets<L> {
             return Some(Instant::ZERO);
         }
         let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
-        let batch = self.waiting.as_ref().and_then(Waiting::wake_at);
+        let batch = self.waiting.as_ref().and_then(WaitingFrames::wake_at);
         [finishing, self.endpoint.wake_at(), batch].into_iter().flatten().min()
     }
 }

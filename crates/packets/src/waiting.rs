@@ -7,7 +7,7 @@ use contract::{ConnId, Frame, Instant};
 use crate::batch::{Adaptive, Batch};
 
 /// The frames of a transport that wait, and the rule by which they leave.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingFrames {
     rule: Batch,
     /// The frames with the times at which they were queued, oldest first.
     frames: VecDeque<(Instant, ConnId, Frame)>,
@@ -15,10 +15,10 @@ pub(crate) struct Waiting {
     outstanding: u32,
 }
 
-impl Waiting {
+impl WaitingFrames {
     /// Returns an empty queue for at most `max` frames.
-    pub(crate) fn new(rule: Batch, max: usize) -> Waiting {
-        Waiting { rule, frames: VecDeque::with_capacity(max), outstanding: 0 }
+    pub(crate) fn new(rule: Batch, max: usize) -> WaitingFrames {
+        WaitingFrames { rule, frames: VecDeque::with_capacity(max), outstanding: 0 }
     }
 
     /// Queues a frame.
@@ -31,8 +31,8 @@ impl Waiting {
         self.frames.push_back((now, conn, frame));
     }
 
-    /// Notes the answer to a frame, of so many bytes. The reply to a write is small; that is as good,
-    /// since Tyche's rule compares intervals with each other.
+    /// Notes the answer to a frame, of so many bytes. The reply to a write is small; that is as
+    /// good, since Tyche's rule compares intervals with each other.
     pub(crate) fn answered(&mut self, bytes: u32) {
         self.outstanding = self.outstanding.saturating_sub(1);
         if let Some(adaptive) = self.adaptive() {

@@ -3,7 +3,7 @@
 /// The numbers seen lately: the highest, and the 255 before it. Older numbers count as seen, so a
 /// repeated packet is never new (the anti-replay window of RFC 4303, section 3.4.3).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenNumbers {
     /// The highest number seen, plus one; zero if none was.
     next: u64,
     /// Bit `n`, counted over all words: number `next` − 1 − `n` was seen.
@@ -13,7 +13,7 @@ pub(crate) struct Seen {
 /// Number of the latest numbers that a window remembers.
 pub(crate) const SEEN_MAX: u64 = 256;
 
-impl Seen {
+impl SeenNumbers {
     /// Returns the highest number seen; `None` if none was.
     pub(crate) fn highest(&self) -> Option<u64> {
         self.next.checked_sub(1)
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn each_number_is_new_once() {
-        let mut seen = Seen::default();
+        let mut seen = SeenNumbers::default();
         assert_eq!(seen.highest(), None);
         for (number, is_new) in [
             (3, true),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_name_the_sixty_four_before() {
-        let mut seen = Seen::default();
+        let mut seen = SeenNumbers::default();
         for number in [0, 1, 3, 4] {
             seen.note(number);
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn lower_halves_complete_to_the_nearest_number() {
-        let mut seen = Seen::default();
+        let mut seen = SeenNumbers::default();
         assert_eq!(seen.complete(5, 32), 5);
         seen.note((1 << 32) - 2);
         for (low, whole) in [(u32::MAX, u64::from(u32::MAX)), (0, 1 << 32), (7, (1 << 32) + 7)] {
@@ -137,7 +137,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn it_is_a_set_with_a_horizon(steps in proptest::collection::vec(0u64..900, 1..300)) {
-            let (mut seen, mut model) = (Seen::default(), BTreeSet::new());
+            let (mut seen, mut model) = (SeenNumbers::default(), BTreeSet::new());
             for number in steps {
                 let horizon = seen.highest().map_or(0, |highest| (highest + 1).saturating_sub(256));
                 let is_new = number >= horizon && !model.contains(&number);

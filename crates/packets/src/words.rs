@@ -3,11 +3,11 @@
 
 use contract::{Frame, Instant};
 
-use crate::channel::{Owed, State, Why};
+use crate::channel::{DueRecord, EndReason, State};
 use crate::flags::Flags;
-use crate::loss::Landed;
+use crate::loss::SettledPieces;
 use crate::message::Message;
-use crate::piece::Kind;
+use crate::piece::PieceKind;
 use crate::pools::Pools;
 use crate::slab::{NONE, Queue};
 
@@ -17,7 +17,7 @@ const OPENS_MAX: u64 = 128;
 
 /// The serial numbers of the channels that this end has opened.
 #[derive(Debug)]
-pub(crate) struct Opens {
+pub(crate) struct OpenedSerials {
     /// A flag for each serial number from `base` on, which is set once the peer has the open or
     /// does not need it.
     flags: Flags,
@@ -28,9 +28,9 @@ pub(crate) struct Opens {
     next: u64,
 }
 
-impl Opens {
+impl OpenedSerials {
     /// The state in which no channel was opened.
-    const NONE: Opens = Opens { flags: Flags::NONE, base: 0, next: 0 };
+    const NONE: OpenedSerials = OpenedSerials { flags: Flags::NONE, base: 0, next: 0 };
 
     /// Returns the next serial number; `None` if too many opens are unacknowledged.
     fn next(&self) -> Option<u32> {
@@ -55,14 +55,14 @@ impl Opens {
 
 /// The messages, records and lost pieces that an association has to send.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct PendingRecords {
     /// The association's index in the table of associations.
     pub association: u32,
     /// Channels with something to send.
     pub speakers: Queue,
     /// Lost pieces, which are to be sent again.
     pub lost: Queue,
-    opens: Opens,
+    opens: OpenedSerials,
     /// The time since which the association has had no channel; `None` if it has one.
     pub idle_since: Option<Instant>,
     /// `true` if a ping is to be sent, to ask for an acknowledgement.
@@ -73,14 +73,14 @@ pub(crate) struct Words {
     pub is_initiator: bool,
 }
 
-impl Words {
+impl PendingRecords {
     /// Returns the sending side of a new association, which has nothing to send.
-    pub(crate) fn new(is_initiator: bool) -> Words {
-        Words {
+    pub(crate) fn new(is_initiator: bool) -> PendingRecords {
+        PendingRecords {
             association: NONE,
             speakers: Queue::EMPTY,
             lost: Queue::EMPTY,
-            opens: Opens::NONE,
+            opens: OpenedSerials::NONE,
             idle_since: None,
             pings: false,
             asked: 0,
@@ -108,7 +108,7 @@ impl Words {
         let serial = self.opens.next()?;
         let place = pools.make(self.association, serial, State::Opening)?;
         self.opens.take();
-        self.queue(pools, place, Kind::Open, bare_frame(), true);
+        self.queue(pools, place, PieceKind::Open, bare_frame(), true);
         Some(place)
     }
 
@@ -117,7 +117,7 @@ impl Words {
         &mut self,
         pools: &mut Pools,
         place: u32,
-        kind: Kind,
+        kind: PieceKind,
         frame: Frame,
         strict: bool,
     ) {
@@ -143,7 +143,7 @@ impl Words {
 
     /// Ends a channel at once. A reset tells the peer, unless the peer has never heard of the
     /// channel or has ended it.
-    pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: Why, peer_left: bool) {
+    pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: EndReason, peer_left: bool) {
         if pools.channels[place].is_over() && !peer_left {
             return;
         }
@@ -160,11 +160,11 @@ impl Words {
         }
         let channel = &mut pools.channels[place];
         if peer_left || was_opening {
-            channel.owed = Owed::Nothing;
+            channel.owed = DueRecord::Nothing;
             channel.state = State::Gone(why);
             pools.release(place);
         } else {
-            channel.owed = Owed::Reset;
+            channel.owed = DueRecord::Reset;
             self.speak(pools, place);
         }
     }
@@ -178,13 +178,13 @@ impl Words {
         }
         channel.incoming.is_paused = pause;
         channel.stops = channel.stops.wrapping_add(1);
-        channel.owed = if pause { Owed::Stop } else { Owed::Go };
+        channel.owed = if pause { DueRecord::Stop } else { DueRecord::Go };
         self.speak(pools, place);
     }
 
     /// Processes pieces that are no longer in flight. Acknowledged pieces finish their messages;
     /// lost pieces are queued again.
-    pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
+    pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: SettledPieces) {
         while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
             self.acknowledged(pools, piece);
         }
@@ -196,7 +196,7 @@ impl Words {
     fn acknowledged(&mut self, pools: &mut Pools, piece: u32) {
         let piece = pools.pieces.give(piece);
         if piece.message == NONE {
-            if let (Kind::Reset, Some(place)) =
+            if let (PieceKind::Reset, Some(place)) =
                 (piece.kind, pools.find(self.association, piece.channel))
                 && let State::Leaving(why) = pools.channels[place].state
             {
@@ -208,7 +208,7 @@ impl Words {
         let message = &mut pools.messages[piece.message];
         message.pieces -= 1;
         let channel = message.channel;
-        if message.kind == Kind::Open {
+        if message.kind == PieceKind::Open {
             self.opens.acknowledged(pools.channels[channel].serial);
         }
         if message.is_cut() && message.pieces == 0 && !message.is_dropped {
@@ -225,24 +225,24 @@ impl Words {
         let (kind, name) = (piece.kind, piece.channel);
         if piece.message != NONE {
             let channel = &pools.channels[pools.messages[piece.message].channel];
-            if channel.is_over() && kind != Kind::Open {
+            if channel.is_over() && kind != PieceKind::Open {
                 return pools.discard(place);
             }
             pools.counters.resent += 1;
             return self.lost.push(&mut pools.pieces, place);
         }
         let count = pools.pieces.give(place).number;
-        if kind == Kind::Ping {
+        if kind == PieceKind::Ping {
             self.pings = true;
             return;
         }
         let Some(channel) = pools.find(self.association, name) else { return };
         let it = &mut pools.channels[channel];
-        let owed = Owed::again(kind);
+        let owed = DueRecord::again(kind);
         let is_current = match it.state {
             State::Gone(_) => false,
-            State::Leaving(_) => kind == Kind::Reset,
-            _ => kind != Kind::Reset && it.stops == count,
+            State::Leaving(_) => kind == PieceKind::Reset,
+            _ => kind != PieceKind::Reset && it.stops == count,
         };
         if is_current {
             it.owed = owed;

@@ -14,7 +14,9 @@ mod nvme_host;
 use std::hint::black_box;
 use std::rc::Rc;
 
-use contract::{ConnId, Event, Hello, Instant, Range, Reply, SPEECH_BYTES_MAX, Session, Status};
+use contract::{
+    ConnId, Hello, Instant, Range, Reply, SPEECH_BYTES_MAX, Session, SessionEvent, Status,
+};
 use nearflash_proto::nvme::PortId;
 use nearflash_proto::nvme_tcp::{
     ControllerSession, Digests, HostOptions, HostQueue, QueueEvent, WorkerFabric,
@@ -31,24 +33,24 @@ fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     loop {
         match session.next_event(&mut input).expect("a peer that keeps to the protocol") {
             None => return said,
-            Some(Event::Request(request)) => {
+            Some(SessionEvent::Request(request)) => {
                 let (tag, command) = (request.tag, request.command);
                 let reply = Reply::Done { tag, command, status: Status::Ok };
                 black_box(session.reply(&reply, body).expect("there is an answer"));
             }
-            Some(Event::Control(control)) => {
-                let contract::Control::Hello(Hello { tag, .. }) = *control else { panic!() };
+            Some(SessionEvent::Control(control)) => {
+                let contract::ControlRequest::Hello(Hello { tag, .. }) = *control else { panic!() };
                 let reply = Default::default();
                 let hello = Reply::Hello { tag, status: Status::Ok, reply };
                 said.extend_from_slice(session.reply(&hello, &[]).expect("a hello").bytes());
             }
-            Some(Event::Own) => {
+            Some(SessionEvent::Own) => {
                 session.attend(Instant::ZERO).expect("nothing ends");
                 let mut room = vec![0; SPEECH_BYTES_MAX];
                 let bytes = session.speak(&mut room);
                 said.extend_from_slice(&room[..bytes]);
             }
-            Some(Event::Fenced(_)) => {}
+            Some(SessionEvent::Fenced(_)) => {}
             Some(other) => panic!("{other:?}"),
         }
     }

@@ -2,21 +2,21 @@
 
 /// The first bytes of an incomplete message, at most `N`, kept until the others arrive.
 #[derive(Debug)]
-pub(crate) struct Carry<const N: usize> {
+pub(crate) struct PartialMessage<const N: usize> {
     bytes: [u8; N],
     /// The number of held bytes, which are the first of `bytes`: `len ≤ N ≤ 255`.
     len: u8,
 }
 
-impl<const N: usize> Carry<N> {
+impl<const N: usize> PartialMessage<N> {
     pub(crate) const fn new() -> Self {
         assert!(N <= u8::MAX as usize);
-        Carry { bytes: [0; N], len: 0 }
+        PartialMessage { bytes: [0; N], len: 0 }
     }
 
     /// Creates a buffer that holds these bytes; `None` if there are more than `N`.
     pub(crate) fn holding(held: &[u8]) -> Option<Self> {
-        let mut carry = Carry::new();
+        let mut carry = PartialMessage::new();
         carry.bytes.get_mut(..held.len())?.copy_from_slice(held);
         carry.len = held.len() as u8;
         Some(carry)
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn gathers_no_more_than_it_needs() {
-        let mut carry = Carry::<8>::new();
+        let mut carry = PartialMessage::<8>::new();
         let mut input: &[u8] = &[1, 2];
         assert_eq!(carry.gather(&mut input, 3), None);
         assert!(input.is_empty());

@@ -9,14 +9,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
-use contract::{Kind, REQUEST_BYTES_MAX, Slo, TenantId};
+use contract::{IoKind, REQUEST_BYTES_MAX, Slo, TenantId};
 
 use crate::headroom::WindowRates;
 use crate::{CostModel, DeviceModel, Percentile};
 
 /// A latency-critical tenant's SLO, priced for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct PricedSlo {
     /// Tail read latency in microseconds.
     pub latency_us: u32,
     /// The percentile of the read latency that `latency_us` bounds.
@@ -146,7 +146,7 @@ pub enum Verdict {
 /// Returns an error if the SLO is invalid, or the model has no rate at that latency. A read is
 /// priced as under a mixed load, because the load may become mixed at any time. `cost` is the
 /// device's present price list.
-pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, Refusal> {
+pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<PricedSlo, Refusal> {
     if slo.iops == 0 {
         return Err(Refusal::Invalid("a latency is promised to a rate, and the rate is zero"));
     }
@@ -167,38 +167,38 @@ pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, 
         return Err(Refusal::TooTight { latency_us, tightest_us, percentile });
     };
     let (limit, headroom, rate) = (promised, most - promised, needed(slo, slo.iops, cost));
-    Ok(Claim { latency_us, percentile, limit, headroom, fill: filled, rate })
+    Ok(PricedSlo { latency_us, percentile, limit, headroom, fill: filled, rate })
 }
 
 /// Returns the units a second of `iops` requests of the SLO's size and mix, rounded up.
 pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     let price = |kind| u64::from(cost.cost(kind, slo.request_bytes as usize).mixed);
     let reads = u64::from(slo.read_percent);
-    let hundred = reads * price(Kind::Read) + (100 - reads) * price(Kind::Write);
+    let hundred = reads * price(IoKind::Read) + (100 - reads) * price(IoKind::Write);
     u64::from(iops).saturating_mul(hundred).div_ceil(100)
 }
 
 /// The promises of a device, sorted by rate limit and by latency: admission finds the strictest one
 /// in logarithmic time.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct AdmittedPromises {
     /// The promises by the rate limit that each sets: the latency of the first one sets the
     /// device's rate.
-    by_limit: BTreeMap<(u64, TenantId), Claim>,
+    by_limit: BTreeMap<(u64, TenantId), PricedSlo>,
     by_latency: BTreeSet<(u32, TenantId)>,
     promised: u64,
 }
 
-impl Standing {
+impl AdmittedPromises {
     /// Adds a tenant's promise.
-    pub fn insert(&mut self, tenant: TenantId, promise: Claim) {
+    pub fn insert(&mut self, tenant: TenantId, promise: PricedSlo) {
         self.by_limit.insert((promise.limit, tenant), promise);
         self.by_latency.insert((promise.latency_us, tenant));
         self.promised += promise.rate;
     }
 
     /// Removes a tenant's promise, which must equal the one that was inserted.
-    pub fn remove(&mut self, tenant: TenantId, promise: Claim) {
+    pub fn remove(&mut self, tenant: TenantId, promise: PricedSlo) {
         let was = self.by_limit.remove(&(promise.limit, tenant));
         assert!(was == Some(promise), "tenant {} was promised something else", tenant.0);
         self.by_latency.remove(&(promise.latency_us, tenant));
@@ -212,7 +212,7 @@ impl Standing {
 
     /// Returns the tenant and the promise whose latency sets the device's rate; `None` without
     /// promises.
-    pub fn strictest(&self) -> Option<(TenantId, Claim)> {
+    pub fn strictest(&self) -> Option<(TenantId, PricedSlo)> {
         self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 
@@ -234,7 +234,7 @@ impl Standing {
     }
 
     /// Returns every tenant's promise.
-    pub fn iter(&self) -> impl Iterator<Item = (TenantId, Claim)> {
+    pub fn iter(&self) -> impl Iterator<Item = (TenantId, PricedSlo)> {
         self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 }
@@ -246,7 +246,11 @@ pub type Permille = u32;
 /// Checks whether a promise fits beside the present ones (`others`), and returns the units a second
 /// that would remain for best effort, or the reason for a refusal. Adds no promise. `permille` is
 /// the corrected rate in thousandths of the model's.
-pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
+pub fn admit(
+    asked: PricedSlo,
+    others: &AdmittedPromises,
+    permille: Permille,
+) -> Result<u64, Refusal> {
     let (limited_by, strictest) = match others.strictest() {
         Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
         _ => (None, asked),
@@ -275,7 +279,7 @@ pub(crate) fn displaced(
     tenants: impl Iterator<Item = (TenantId, Slo)>,
     model: &DeviceModel,
 ) -> Vec<TenantId> {
-    let mut standing = Standing::default();
+    let mut standing = AdmittedPromises::default();
     let mut displaced = Vec::new();
     for (tenant, slo) in tenants {
         match claim(&slo, model, model.cost()) {
@@ -289,7 +293,7 @@ pub(crate) fn displaced(
 
 /// Returns the tenants that would have to go for these promises to fit into a device of this model;
 /// none if all fit.
-fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
+fn excess(standing: &AdmittedPromises, model: &DeviceModel) -> Vec<TenantId> {
     if standing.promised() <= standing.device_rate(model) {
         return Vec::new();
     }
@@ -297,7 +301,7 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
     let limit = model.rate_max();
     let percentile = Percentile::P95;
     let least =
-        Claim { latency_us: u32::MAX, percentile, limit, headroom: 0, fill: limit, rate: 1 };
+        PricedSlo { latency_us: u32::MAX, percentile, limit, headroom: 0, fill: limit, rate: 1 };
     leave(least, standing, model, 1_000)
 }
 
@@ -305,13 +309,13 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
 /// the device's present price list.
 pub fn ways(
     slo: &Slo,
-    asked: Claim,
-    others: &Standing,
+    asked: PricedSlo,
+    others: &AdmittedPromises,
     model: &DeviceModel,
     cost: &CostModel,
     permille: Permille,
 ) -> Ways {
-    let fits = |asked: Claim| admit(asked, others, permille).is_ok();
+    let fits = |asked: PricedSlo| admit(asked, others, permille).is_ok();
     let fits_as = |slo: Slo| claim(&slo, model, cost).is_ok_and(fits);
     let with_latency = |latency_us| fits_as(Slo { latency_us, ..*slo });
     let iops = most(slo.iops, |iops| fits_as(Slo { iops, ..*slo }));
@@ -339,20 +343,20 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
 /// removal makes most room. That is either the largest promise or the only strictest one. The list
 /// is empty if the promise does not even fit alone.
 fn leave(
-    asked: Claim,
-    others: &Standing,
+    asked: PricedSlo,
+    others: &AdmittedPromises,
     model: &DeviceModel,
     permille: Permille,
 ) -> Vec<TenantId> {
     let mut stay = others.clone();
-    let by_rate = |(tenant, promise): (TenantId, Claim)| ((promise.rate, tenant), promise);
-    let mut greatest: BTreeMap<(u64, TenantId), Claim> = stay.iter().map(by_rate).collect();
+    let by_rate = |(tenant, promise): (TenantId, PricedSlo)| ((promise.rate, tenant), promise);
+    let mut greatest: BTreeMap<(u64, TenantId), PricedSlo> = stay.iter().map(by_rate).collect();
     let mut gone = Vec::new();
     while admit(asked, &stay, permille).is_err() {
         let Some(((_, most), promise)) = greatest.last_key_value() else { return Vec::new() };
         let most = (*most, *promise);
         let strictest = stay.strictest().expect("as many as in the other order");
-        let room_without = |(tenant, promise): (TenantId, Claim)| {
+        let room_without = |(tenant, promise): (TenantId, PricedSlo)| {
             let mut first = stay.by_limit.values().take(2);
             let rest = if strictest.0 == tenant { first.nth(1) } else { first.next() };
             let limit = rest.map_or(model.rate_max(), |promise| promise.limit);
@@ -377,18 +381,18 @@ mod tests {
         Slo::new(latency_us, iops, read_percent)
     }
 
-    fn asked(slo: &Slo) -> Claim {
+    fn asked(slo: &Slo) -> PricedSlo {
         let model = DeviceModel::device_a();
         claim(slo, &model, model.cost()).unwrap()
     }
 
-    fn standing(promises: &[(u32, Claim)]) -> Standing {
-        let mut standing = Standing::default();
+    fn standing(promises: &[(u32, PricedSlo)]) -> AdmittedPromises {
+        let mut standing = AdmittedPromises::default();
         promises.iter().for_each(|(n, promise)| standing.insert(TenantId(*n), *promise));
         standing
     }
 
-    fn found(slo: &Slo, others: &Standing) -> Ways {
+    fn found(slo: &Slo, others: &AdmittedPromises) -> Ways {
         let model = DeviceModel::device_a();
         ways(slo, asked(slo), others, &model, model.cost(), 1_000)
     }
@@ -413,7 +417,7 @@ mod tests {
         let Refusal::TooMuch(shortage) = refusal else { panic!("{refusal:?}") };
         assert_eq!(shortage.limited_by, Some(TenantId(3)));
         assert_eq!((shortage.needed, shortage.available), (40_000_000, 30_000_000));
-        assert!(admit(late, &Standing::default(), 1_000).is_ok());
+        assert!(admit(late, &AdmittedPromises::default(), 1_000).is_ok());
         assert_eq!(
             refusal.to_string(),
             "needs 400000 tokens/s of 300000 available; \
@@ -470,7 +474,7 @@ mod tests {
         let wish = slo(2_000, 200_000, 100);
         let give = found(&wish, &others);
         assert_eq!((give.iops, give.latency_us), (Some(132_000), None));
-        assert_eq!(found(&wish, &Standing::default()).leave, vec![]);
+        assert_eq!(found(&wish, &AdmittedPromises::default()).leave, vec![]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
+use contract::{Feedback, Instant, IoKind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
 use crate::{PassThrough, TokenScheduler};
 
@@ -30,7 +30,7 @@ impl Scheduler for AnyScheduler {
     fn enqueue(
         &mut self,
         tenant: TenantId,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
@@ -45,7 +45,7 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.next())
     }
 
-    fn refund(&mut self, kind: Kind, bytes: usize) {
+    fn refund(&mut self, kind: IoKind, bytes: usize) {
         each!(self, scheduler => scheduler.refund(kind, bytes));
     }
 
@@ -76,15 +76,15 @@ impl Feedback for AnyScheduler {
         each!(self, scheduler => scheduler.measures())
     }
 
-    fn ended(&mut self, kind: Kind, delay: Duration) {
+    fn ended(&mut self, kind: IoKind, delay: Duration) {
         each!(self, scheduler => scheduler.ended(kind, delay));
     }
 
-    fn began_large(&mut self, kind: Kind, bytes: usize) {
+    fn began_large(&mut self, kind: IoKind, bytes: usize) {
         each!(self, scheduler => scheduler.began_large(kind, bytes));
     }
 
-    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+    fn ended_large(&mut self, kind: IoKind, bytes: usize) {
         each!(self, scheduler => scheduler.ended_large(kind, bytes));
     }
 

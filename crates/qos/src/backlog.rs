@@ -7,7 +7,7 @@
 //! other, or several as long as they are less than half of what the device does within the
 //! strictest latency (docs/explanation/scheduler.md, "Large requests").
 
-use contract::{Kind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX};
+use contract::{IoKind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX};
 
 use crate::cost_model::PAGE_BYTES;
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Release};
@@ -74,37 +74,37 @@ impl Backlog {
 
 /// The count of the large requests that one worker has at the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LargeHere {
+pub(crate) struct LargeRequestCount {
     /// Units of a written page. Not corrected, so that a request ends with the work with which it
     /// began.
     write: u64,
     units: u64,
 }
 
-impl LargeHere {
+impl LargeRequestCount {
     /// Creates the count of a worker without large requests; a written page is `write` units.
-    pub(crate) fn new(write: u32) -> LargeHere {
-        LargeHere { write: u64::from(write), units: 0 }
+    pub(crate) fn new(write: u32) -> LargeRequestCount {
+        LargeRequestCount { write: u64::from(write), units: 0 }
     }
 
     /// Returns the work of a large request in units; zero if the request is not large.
-    pub(crate) fn work(&self, kind: Kind, bytes: usize) -> u64 {
+    pub(crate) fn work(&self, kind: IoKind, bytes: usize) -> u64 {
         if bytes <= LARGE_REQUEST_BYTES {
             return 0;
         }
-        let page = if kind == Kind::Read { u64::from(TOKEN) } else { self.write };
+        let page = if kind == IoKind::Read { u64::from(TOKEN) } else { self.write };
         bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES) as u64 * page
     }
 
     /// Notes that a large request went to the device.
-    pub(crate) fn begin(&mut self, backlog: &Backlog, kind: Kind, bytes: usize) {
+    pub(crate) fn begin(&mut self, backlog: &Backlog, kind: IoKind, bytes: usize) {
         let work = self.work(kind, bytes);
         self.units += work;
         backlog.add(work);
     }
 
     /// Notes that a large request has ended at the device.
-    pub(crate) fn end(&mut self, backlog: &Backlog, kind: Kind, bytes: usize) {
+    pub(crate) fn end(&mut self, backlog: &Backlog, kind: IoKind, bytes: usize) {
         let work = self.work(kind, bytes);
         self.units -= work;
         backlog.subtract(work);
@@ -123,17 +123,17 @@ mod tests {
     #[test]
     fn large_requests_are_alone_or_within_the_bound() {
         let backlog = Backlog::new();
-        let [mut one, mut other] = [LargeHere::new(1_000), LargeHere::new(1_000)];
-        assert_eq!(one.work(Kind::Read, LARGE_REQUEST_BYTES), 0);
-        assert_eq!(one.work(Kind::Read, LARGE_REQUEST_BYTES + 1), 900);
-        assert_eq!(one.work(Kind::Write, 1 << 20), 256_000);
+        let [mut one, mut other] = [LargeRequestCount::new(1_000), LargeRequestCount::new(1_000)];
+        assert_eq!(one.work(IoKind::Read, LARGE_REQUEST_BYTES), 0);
+        assert_eq!(one.work(IoKind::Read, LARGE_REQUEST_BYTES + 1), 900);
+        assert_eq!(one.work(IoKind::Write, 1 << 20), 256_000);
         // Whatever its size, one request may go.
         assert!(!backlog.is_full(256_000, 20_000));
-        one.begin(&backlog, Kind::Read, 64 << 10);
-        other.begin(&backlog, Kind::Read, 64 << 10);
+        one.begin(&backlog, IoKind::Read, 64 << 10);
+        other.begin(&backlog, IoKind::Read, 64 << 10);
         assert!(!backlog.is_full(16_800, 20_000));
         assert!(backlog.is_full(16_801, 20_000));
-        other.end(&backlog, Kind::Read, 64 << 10);
+        other.end(&backlog, IoKind::Read, 64 << 10);
         assert!(!backlog.is_full(18_400, 20_000));
         one.leave(&backlog);
         assert!(!backlog.is_full(256_000, 20_000));
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_device_without_bounds_is_never_full() {
         let backlog = Backlog::new();
-        LargeHere::new(1_000).begin(&backlog, Kind::Write, 1 << 20);
+        LargeRequestCount::new(1_000).begin(&backlog, IoKind::Write, 1 << 20);
         assert!(!backlog.is_full(u64::MAX, backlog.large_max()));
         backlog.set_large_max(Some(500));
         assert!(backlog.is_full(1, backlog.large_max()));

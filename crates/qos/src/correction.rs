@@ -10,7 +10,8 @@
 //! This module deliberately leaves out measuring ([`Delays`](crate::Delays)) and installing
 //! ([`Registry`](crate::Registry)).
 
-/// Length of a window, in nanoseconds: 40 000 reads at 400 K a second, enough for a 99th percentile.
+/// Length of a window, in nanoseconds: 40 000 reads at 400 K a second, enough for a 99th
+/// percentile.
 pub const CORRECTION_NANOS: u64 = 100_000_000;
 
 /// The number of reads that a window needs for a meaningful tail.
@@ -220,13 +221,13 @@ mod tests {
     const BOUND_US: u32 = 500;
 
     /// A device whose tail latency grows with the load: at its true rate the tail is at the bound.
-    struct Aged {
+    struct AgedDevice {
         /// Units a second that it truly makes, and what a write truly costs.
         rate: u64,
         write: u64,
     }
 
-    impl Aged {
+    impl AgedDevice {
         /// Makes a window in which best effort takes all that it may, with so many writes in a
         /// hundred.
         fn window(&self, adjustment: Adjustment, writes: u64) -> Window {
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    const FRESH: Aged = Aged { rate: 42_000_000, write: 1_000 };
+    const FRESH: AgedDevice = AgedDevice { rate: 42_000_000, write: 1_000 };
 
     #[test]
     fn a_fresh_device_is_left_alone() {
@@ -287,9 +288,9 @@ mod tests {
 
     #[test]
     fn ageing_is_corrected_in_time_and_given_back() {
-        let dearer = Aged { rate: 42_000_000, write: 2_000 };
-        let slower = Aged { rate: 21_000_000, write: 1_000 };
-        let both = Aged { rate: 21_000_000, write: 2_000 };
+        let dearer = AgedDevice { rate: 42_000_000, write: 2_000 };
+        let slower = AgedDevice { rate: 21_000_000, write: 1_000 };
+        let both = AgedDevice { rate: 21_000_000, write: 2_000 };
         for (device, mixes) in [(dearer, &[1, 5, 25, 75][..]), (slower, &[0, 5, 75]), (both, &[25])]
         {
             for writes in mixes {
@@ -329,7 +330,8 @@ mod tests {
         }
         let worst = Adjustment { rate_permille: RATE_MIN, write_permille: WRITE_MAX };
         assert_eq!(correction.adjustment(), worst);
-        // Between 80 % of the bound and the bound nothing changes, and a single late window is chance.
+        // Between 80 % of the bound and the bound nothing changes, and a single late window is
+        // chance.
         for tail in [400_000, 500_000, 500_001, 450_000].repeat(50) {
             let window = Window { tail_nanos: Some(tail), ..hopeless };
             assert_eq!(correction.observe(&window), worst);

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ops::{AddAssign, SubAssign};
 
-use contract::{Kind, REQUEST_BYTES_MAX};
+use contract::{IoKind, REQUEST_BYTES_MAX};
 
 use crate::units::TOKEN;
 
@@ -92,33 +92,33 @@ impl fmt::Display for CostModelError {
 
 /// The index of a line in a price list: one kind of request, and one size in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line(u32);
+pub(crate) struct PriceIndex(u32);
 
 /// The number of price-list lines for each request size in pages: one for each kind of request.
 const KINDS: usize = 4;
 
-impl Line {
+impl PriceIndex {
     /// The line that stands for no request.
-    pub(crate) const NONE: Line = Line(u32::MAX);
+    pub(crate) const NONE: PriceIndex = PriceIndex(u32::MAX);
 
     #[inline]
-    pub(crate) fn of(kind: Kind, bytes: usize) -> Line {
-        const { assert!((Kind::Other as usize) < KINDS) };
+    pub(crate) fn of(kind: IoKind, bytes: usize) -> PriceIndex {
+        const { assert!((IoKind::Other as usize) < KINDS) };
         let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
-        Line((pages * KINDS + kind as usize) as u32)
+        PriceIndex((pages * KINDS + kind as usize) as u32)
     }
 
     /// Returns the kind of the line's requests, and their size in bytes of whole pages.
-    pub(crate) fn size(self) -> (Kind, usize) {
-        let kinds = [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other];
+    pub(crate) fn size(self) -> (IoKind, usize) {
+        let kinds = [IoKind::Read, IoKind::Write, IoKind::Exchange, IoKind::Other];
         let kind = kinds.into_iter().find(|kind| *kind as u32 == self.0 % KINDS as u32);
-        (kind.unwrap_or(Kind::Other), self.0 as usize / KINDS * PAGE_BYTES)
+        (kind.unwrap_or(IoKind::Other), self.0 as usize / KINDS * PAGE_BYTES)
     }
 }
 
 /// The total price of some requests, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Priced {
+pub(crate) struct PriceSum {
     /// The price in units under a mixed load; `read_only` is the price under a load of reads alone.
     mixed: u64,
     read_only: u64,
@@ -128,8 +128,8 @@ pub(crate) struct Priced {
     tax: u64,
 }
 
-impl Priced {
-    pub(crate) const NOTHING: Priced = Priced { mixed: 0, read_only: 0, counts: 0, tax: 0 };
+impl PriceSum {
+    pub(crate) const NOTHING: PriceSum = PriceSum { mixed: 0, read_only: 0, counts: 0, tax: 0 };
 
     /// Returns the price in units under this load.
     #[inline]
@@ -161,10 +161,10 @@ impl Priced {
     }
 
     /// Returns the price of `count` times these requests.
-    pub(crate) fn times(&self, count: u32) -> Priced {
-        let Priced { mixed, read_only, counts, tax } = *self;
+    pub(crate) fn times(&self, count: u32) -> PriceSum {
+        let PriceSum { mixed, read_only, counts, tax } = *self;
         let count = u64::from(count);
-        Priced {
+        PriceSum {
             mixed: mixed * count,
             read_only: read_only * count,
             counts: counts * count,
@@ -173,9 +173,9 @@ impl Priced {
     }
 }
 
-impl AddAssign for Priced {
+impl AddAssign for PriceSum {
     #[inline]
-    fn add_assign(&mut self, other: Priced) {
+    fn add_assign(&mut self, other: PriceSum) {
         self.mixed += other.mixed;
         self.read_only += other.read_only;
         self.counts += other.counts;
@@ -183,9 +183,9 @@ impl AddAssign for Priced {
     }
 }
 
-impl SubAssign for Priced {
+impl SubAssign for PriceSum {
     #[inline]
-    fn sub_assign(&mut self, other: Priced) {
+    fn sub_assign(&mut self, other: PriceSum) {
         self.mixed -= other.mixed;
         self.read_only -= other.read_only;
         self.counts -= other.counts;
@@ -200,12 +200,12 @@ pub struct CostModel {
     read_only_read: u32,
     /// Units of tax on a 4 KiB write.
     tax: u32,
-    /// The prices by [`Line`]: for each number of pages those of a read, a write, an exchange, and
-    /// any other request.
+    /// The prices by [`PriceIndex`]: for each number of pages those of a read, a write, an
+    /// exchange, and any other request.
     prices: Box<Prices>,
 }
 
-type Prices = [Priced; KINDS * (PAGES_MAX + 1)];
+type Prices = [PriceSum; KINDS * (PAGES_MAX + 1)];
 
 impl CostModel {
     /// Creates prices that are linear in the number of pages, from the price of a 4 KiB write, and
@@ -235,12 +235,12 @@ impl CostModel {
         }
         let price = |price: u32, weight: u32| (u64::from(price) * u64::from(weight)).div_ceil(100);
         let prices = core::array::from_fn(|line| match (line / KINDS, line % KINDS) {
-            (pages, kind) if kind == Kind::Read as usize => {
+            (pages, kind) if kind == IoKind::Read as usize => {
                 let weight = weight(pages, curve);
                 let (mixed, read_only) = (price(TOKEN, weight), price(read_only_read, weight));
-                Priced { mixed, read_only, counts: 1, tax: 0 }
+                PriceSum { mixed, read_only, counts: 1, tax: 0 }
             }
-            _ => Priced { mixed: 0, read_only: 0, counts: 1 << 32, tax: 0 },
+            _ => PriceSum { mixed: 0, read_only: 0, counts: 1 << 32, tax: 0 },
         });
         let mut model = CostModel { write, read_only_read, tax: 0, prices: Box::new(prices) };
         model.set_write(write);
@@ -249,15 +249,15 @@ impl CostModel {
 
     /// Returns the price on a line of the list.
     #[inline]
-    pub(crate) fn priced(&self, line: Line) -> &Priced {
+    pub(crate) fn priced(&self, line: PriceIndex) -> &PriceSum {
         &self.prices[line.0 as usize]
     }
 
     /// Returns the price of a request of this kind and size. A flush costs a write of one page; a
     /// compare-and-write costs a read and a write of its range. A range longer than any payload (of
     /// a discard or a write of zeroes) costs as much as the largest payload.
-    pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
-        let priced = self.priced(Line::of(kind, bytes));
+    pub fn cost(&self, kind: IoKind, bytes: usize) -> Cost {
+        let priced = self.priced(PriceIndex::of(kind, bytes));
         Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }
     }
 
@@ -283,8 +283,8 @@ impl CostModel {
         for [read, write, exchange, other] in of_each {
             // A read of a mixed load costs its weight, because a read of one page costs a hundred.
             const { assert!(TOKEN == 100) };
-            const { assert!(Kind::Read as usize == 0 && Kind::Write as usize == 1) };
-            const { assert!(Kind::Exchange as usize == 2 && Kind::Other as usize == 3) };
+            const { assert!(IoKind::Read as usize == 0 && IoKind::Write as usize == 1) };
+            const { assert!(IoKind::Exchange as usize == 2 && IoKind::Other as usize == 3) };
             let tax = tax(read.mixed);
             (write.tax, exchange.tax) = (tax, tax);
             let units = price(read.mixed) + tax;
@@ -353,16 +353,16 @@ mod tests {
     #[test]
     fn the_papers_prices() {
         let model = device_a();
-        let read = |bytes| model.cost(Kind::Read, bytes);
+        let read = |bytes| model.cost(IoKind::Read, bytes);
         assert_eq!(read(4096), Cost { mixed: 100, read_only: 50 });
         assert_eq!(read(512), read(4096));
         assert_eq!(read(32 << 10).mixed, 800);
         assert_eq!(read((32 << 10) + 512).mixed, 900);
-        assert_eq!(model.cost(Kind::Write, 4096), Cost { mixed: 1_000, read_only: 1_000 });
-        assert_eq!(model.cost(Kind::Write, 1 << 20).mixed, 256_000);
+        assert_eq!(model.cost(IoKind::Write, 4096), Cost { mixed: 1_000, read_only: 1_000 });
+        assert_eq!(model.cost(IoKind::Write, 1 << 20).mixed, 256_000);
         // Compared and written: one of each.
         let both = Cost { mixed: 2_200, read_only: 2_200 };
-        assert_eq!(model.cost(Kind::Exchange, 8192), both);
+        assert_eq!(model.cost(IoKind::Exchange, 8192), both);
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
             CostModel::curved(PRICE_MAX, PRICE_MAX, &curve).unwrap(),
         ];
         for model in models {
-            for kind in [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other] {
+            for kind in [IoKind::Read, IoKind::Write, IoKind::Exchange, IoKind::Other] {
                 let mut before = Cost { mixed: 1, read_only: 1 };
                 for bytes in (0..=REQUEST_BYTES_MAX).step_by(512).chain([usize::MAX]) {
                     let cost = model.cost(kind, bytes);
@@ -393,7 +393,7 @@ mod tests {
             SizePoint { bytes: 64 << 10, weight: 900 },
         ];
         let model = CostModel::curved(1_000, 50, &curve).unwrap();
-        let read = |bytes| model.cost(Kind::Read, bytes).mixed;
+        let read = |bytes| model.cost(IoKind::Read, bytes).mixed;
         assert_eq!([read(512), read(4096), read(8192), read(16 << 10)], [100, 100, 150, 250]);
         assert_eq!([read(64 << 10), read(68 << 10)], [900, 1_000]);
     }
@@ -413,11 +413,11 @@ mod tests {
     fn a_tax_is_a_part_of_what_writes_cost() {
         let mut model = device_a();
         model.set_tax(7_000);
-        let tax = |kind, bytes| model.priced(Line::of(kind, bytes)).tax();
-        assert_eq!(model.cost(Kind::Write, 4096), Cost { mixed: 8_000, read_only: 8_000 });
-        assert_eq!(model.cost(Kind::Exchange, 8192), Cost { mixed: 16_200, read_only: 16_200 });
-        assert_eq!([tax(Kind::Write, 4096), tax(Kind::Exchange, 8192)], [7_000, 14_000]);
-        for kind in [Kind::Read, Kind::Other] {
+        let tax = |kind, bytes| model.priced(PriceIndex::of(kind, bytes)).tax();
+        assert_eq!(model.cost(IoKind::Write, 4096), Cost { mixed: 8_000, read_only: 8_000 });
+        assert_eq!(model.cost(IoKind::Exchange, 8192), Cost { mixed: 16_200, read_only: 16_200 });
+        assert_eq!([tax(IoKind::Write, 4096), tax(IoKind::Exchange, 8192)], [7_000, 14_000]);
+        for kind in [IoKind::Read, IoKind::Other] {
             assert_eq!(model.cost(kind, 4096), device_a().cost(kind, 4096));
             assert_eq!(tax(kind, 4096), 0);
         }

@@ -66,7 +66,7 @@ impl Delays {
 
 /// The counts that a reader of [`Delays`] has read before.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct DelaysCursor {
     classes: Box<[u32]>,
     reads: u64,
     writes: u64,
@@ -75,7 +75,7 @@ pub struct Seen {
 
 /// The reads that ended, by delay, and the requests submitted, since a reader last looked.
 #[derive(Clone, Debug)]
-pub struct Since {
+pub struct DelayWindow {
     /// Reads that ended, by class.
     classes: Box<[u32]>,
     /// Number of reads submitted to the device.
@@ -86,26 +86,26 @@ pub struct Since {
     pub spent: u64,
 }
 
-impl Default for Seen {
+impl Default for DelaysCursor {
     fn default() -> Self {
-        Seen::nothing()
+        DelaysCursor::nothing()
     }
 }
 
-impl Seen {
+impl DelaysCursor {
     /// Returns the counts of a reader that has read nothing.
-    pub fn nothing() -> Seen {
-        Seen { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
+    pub fn nothing() -> DelaysCursor {
+        DelaysCursor { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
     }
 
     /// Returns the counts of all workers since the last call.
-    pub fn look(&mut self, delays: &Delays) -> Since {
+    pub fn look(&mut self, delays: &Delays) -> DelayWindow {
         let sum = |of: fn(&Counters) -> &AtomicU64| {
             delays.workers.iter().map(|counters| of(counters).load(Relaxed)).sum::<u64>()
         };
         let (reads, writes) = (sum(|c| &c.reads), sum(|c| &c.writes));
         let spent = sum(|c| &c.spent);
-        let mut since = Since {
+        let mut since = DelayWindow {
             classes: self.classes.clone(),
             reads: reads - self.reads,
             writes: writes - self.writes,
@@ -124,7 +124,7 @@ impl Seen {
     }
 }
 
-impl Since {
+impl DelayWindow {
     /// Returns the number of reads that ended.
     pub fn ended(&self) -> u64 {
         self.classes.iter().map(|count| u64::from(*count)).sum()
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_look_shows_what_is_new() {
         let delays = Delays::new();
-        let mut seen = Seen::nothing();
+        let mut seen = DelaysCursor::nothing();
         for micros in 1..=100 {
             delays.record(micros % 2, Duration::from_micros(micros as u64 * 10));
         }

@@ -12,7 +12,7 @@ use contract::Instant;
 
 use crate::units::TOKEN;
 use crate::waits::is_starved;
-use crate::{DeviceModel, Load, Since};
+use crate::{DelayWindow, DeviceModel, Load};
 
 /// The length of a window in which a device's rate and tail latency are measured.
 pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ pub(crate) const SIZE_MAX: f64 = 1.5;
 
 /// The reason that a device's fit to its model is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsure {
+pub enum DriftUncertainty {
     /// The device has not been watched for long enough.
     TooSoon,
     /// Too few reads come for a meaningful tail.
@@ -67,14 +67,18 @@ pub enum Unsure {
     Starved,
 }
 
-impl fmt::Display for Unsure {
+impl fmt::Display for DriftUncertainty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unsure::TooSoon => "it has not been watched for long enough",
-            Unsure::FewReads => "too few reads to tell their tail",
-            Unsure::LittleLoad => "the load is too small to tell",
-            Unsure::LargeRequests => "its requests are of many pages, and the model's rates of one",
-            Unsure::Starved => "the machine is overcommitted: workers wait for processors",
+            DriftUncertainty::TooSoon => "it has not been watched for long enough",
+            DriftUncertainty::FewReads => "too few reads to tell their tail",
+            DriftUncertainty::LittleLoad => "the load is too small to tell",
+            DriftUncertainty::LargeRequests => {
+                "its requests are of many pages, and the model's rates of one"
+            }
+            DriftUncertainty::Starved => {
+                "the machine is overcommitted: workers wait for processors"
+            }
         })
     }
 }
@@ -85,7 +89,7 @@ impl fmt::Display for Unsure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Drift {
     /// The ratio is not known, for this reason.
-    Unknown(Unsure),
+    Unknown(DriftUncertainty),
     /// The device serves the model's rate.
     Fits {
         /// Delivered rate over the model's rate. Windows whose tail is within the model's tightest
@@ -104,7 +108,7 @@ pub enum Drift {
 /// The counts of a window, and the prices that applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowReading<'a> {
-    pub(crate) since: &'a Since,
+    pub(crate) since: &'a DelayWindow,
     pub(crate) length: Duration,
     /// The longest time in the window for which a worker waited for a processor.
     pub(crate) waited: Duration,
@@ -127,7 +131,7 @@ impl DriftWatch {
     pub(crate) fn new() -> DriftWatch {
         DriftWatch {
             marks: Vec::with_capacity(WINDOWS_MAX + 1),
-            state: Drift::Unknown(Unsure::TooSoon),
+            state: Drift::Unknown(DriftUncertainty::TooSoon),
         }
     }
 
@@ -144,7 +148,7 @@ impl DriftWatch {
                 if self.marks.len() > WINDOWS_MAX {
                     self.marks.remove(0);
                 }
-                Unsure::TooSoon
+                DriftUncertainty::TooSoon
             }
             Err(unsure) => unsure,
         };
@@ -177,17 +181,17 @@ fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
 }
 
 /// Returns the rate that the device served, as a share of the model's rate at the measured tail.
-fn ratio(model: &DeviceModel, reading: &WindowReading<'_>) -> Result<f64, Unsure> {
+fn ratio(model: &DeviceModel, reading: &WindowReading<'_>) -> Result<f64, DriftUncertainty> {
     let WindowReading { since, length, waited, write, corrected } = *reading;
     if since.ended() < READS_MIN {
-        return Err(Unsure::FewReads);
+        return Err(DriftUncertainty::FewReads);
     }
     if is_starved(waited, length, TAIL) {
-        return Err(Unsure::Starved);
+        return Err(DriftUncertainty::Starved);
     }
-    let load = Served::of(model, since, write);
+    let load = ServedLoad::of(model, since, write);
     if load.size > SIZE_MAX {
-        return Err(Unsure::LargeRequests);
+        return Err(DriftUncertainty::LargeRequests);
     }
     let rate = load.units / length.as_secs_f64();
     let tail_us = since.tail_nanos(TAIL) / 1_000;
@@ -197,7 +201,7 @@ fn ratio(model: &DeviceModel, reading: &WindowReading<'_>) -> Result<f64, Unsure
     let ratio = rate / says;
     match tail_us <= u64::from(tightest_us) {
         true if ratio > FASTER => Ok(ratio),
-        true if ratio < LOAD_MIN && corrected >= SLOWER => Err(Unsure::LittleLoad),
+        true if ratio < LOAD_MIN && corrected >= SLOWER => Err(DriftUncertainty::LittleLoad),
         true => Ok(corrected.min(1.0)),
         false => Ok(if ratio < 1.0 { ratio.min(corrected) } else { ratio }),
     }
@@ -205,45 +209,51 @@ fn ratio(model: &DeviceModel, reading: &WindowReading<'_>) -> Result<f64, Unsure
 
 /// The requests that were submitted in a window, at the model's prices.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedLoad {
     /// The units that the requests cost, with writes at the model's price.
     pub(crate) units: f64,
     /// The price of the requests, divided by the price of as many reads and writes of one page.
     pub(crate) size: f64,
 }
 
-impl Served {
+impl ServedLoad {
     /// Sums up a window in which a 4 KiB write was priced at `write` units.
-    pub(crate) fn of(model: &DeviceModel, since: &Since, write: u32) -> Served {
+    pub(crate) fn of(model: &DeviceModel, since: &DelayWindow, write: u32) -> ServedLoad {
         let (reads, writes) = (since.reads as f64, since.writes as f64);
         let cost = model.cost();
-        // As the read ratio does: a load with hardly a write may have been priced as of reads alone.
+        // As the read ratio does: a load with hardly a write may have been priced as of reads
+        // alone.
         let is_read_only = writes * 1_000.0 <= reads + writes;
         let read = if is_read_only { cost.read_only_read().min(TOKEN) } else { TOKEN };
         let pages = reads * f64::from(read) + writes * f64::from(write);
         let dearer = f64::from(write) - f64::from(cost.write());
         let units = (since.spent as f64 - writes * dearer).max(0.0);
-        Served { units, size: since.spent as f64 / pages.max(1.0) }
+        ServedLoad { units, size: since.spent as f64 / pages.max(1.0) }
     }
 }
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-    use crate::{Delays, Seen};
+    use crate::{Delays, DelaysCursor};
 
     /// A drift watch of device A, and the delays of which a test makes its windows.
     struct Bench {
         watch: DriftWatch,
         now: Instant,
         delays: Delays,
-        seen: Seen,
+        seen: DelaysCursor,
     }
 
     impl Bench {
         fn new() -> Bench {
             let delays = Delays::new();
-            Bench { watch: DriftWatch::new(), now: Instant::ZERO, delays, seen: Seen::nothing() }
+            Bench {
+                watch: DriftWatch::new(),
+                now: Instant::ZERO,
+                delays,
+                seen: DelaysCursor::nothing(),
+            }
         }
 
         fn window(&mut self, share: f64, tail_us: u64) -> Drift {
@@ -274,7 +284,7 @@ mod tests {
     fn a_device_that_serves_less_at_its_latency_has_drifted() {
         let mut bench = Bench::new();
         for _ in 0..WINDOWS_MIN - 1 {
-            assert_eq!(bench.window(0.9, 450), Drift::Unknown(Unsure::TooSoon));
+            assert_eq!(bench.window(0.9, 450), Drift::Unknown(DriftUncertainty::TooSoon));
         }
         assert_eq!(bench.window(0.9, 450), Drift::Fits { ratio: 1.0 });
         // At 2 ms it is said to serve 570 K; it serves 210 K.
@@ -305,10 +315,10 @@ mod tests {
     #[test]
     fn what_cannot_be_known_is_said() {
         let mut bench = Bench::new();
-        assert_eq!(bench.window(0.0001, 450), Drift::Unknown(Unsure::FewReads));
-        assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LittleLoad));
+        assert_eq!(bench.window(0.0001, 450), Drift::Unknown(DriftUncertainty::FewReads));
+        assert_eq!(bench.window(0.2, 450), Drift::Unknown(DriftUncertainty::LittleLoad));
         bench.delays.count(0, 0, 0, 1 << 40);
-        assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LargeRequests));
+        assert_eq!(bench.window(0.2, 450), Drift::Unknown(DriftUncertainty::LargeRequests));
     }
 
     #[test]
@@ -316,7 +326,7 @@ mod tests {
         let (mut bench, waited) = (Bench::new(), Duration::from_millis(60));
         for _ in 0..WINDOWS_MAX {
             let state = bench.window_with(0.5, 5_000, waited);
-            assert_eq!(state, Drift::Unknown(Unsure::Starved));
+            assert_eq!(state, Drift::Unknown(DriftUncertainty::Starved));
         }
         (0..WINDOWS_MIN).for_each(|_| {
             bench.window(0.9, 450);

@@ -75,7 +75,7 @@ impl Curve {
 
 /// The latency at which a device is to be run, so that windows keep an SLO.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Aim {
+pub(crate) struct LatencyTarget {
     /// The tail latency on average, in microseconds.
     pub latency_us: f64,
     /// The number of reads in a window.
@@ -86,10 +86,10 @@ pub(crate) struct Aim {
     pub late: f64,
 }
 
-impl Aim {
+impl LatencyTarget {
     /// Returns the aim for an SLO whose device would serve `rate` units a second at its latency.
     /// `work` is the mean work ahead of a read, in tokens.
-    fn of(slo: &Slo, percentile: Percentile, rate: u64, curve: Curve, work: f64) -> Aim {
+    fn of(slo: &Slo, percentile: Percentile, rate: u64, curve: Curve, work: f64) -> LatencyTarget {
         let reads = reads_of_window(slo, percentile);
         let utilisation = (rate as f64 / curve.most).clamp(0.0, UTILISATION_MAX);
         // A queue forgets its state in work / (1 − √utilisation)² services of a token, in which so
@@ -104,7 +104,7 @@ impl Aim {
         let late = root * root;
         // Waits of a queue are exponential far out.
         let part = libm::log(allowed) / libm::log(late);
-        Aim { latency_us: f64::from(slo.latency_us) * part, reads, dispersion, late }
+        LatencyTarget { latency_us: f64::from(slo.latency_us) * part, reads, dispersion, late }
     }
 }
 
@@ -150,12 +150,12 @@ fn reduced(
     percentile: Percentile,
     most: u64,
     work: f64,
-) -> Option<(u64, Aim)> {
+) -> Option<(u64, LatencyTarget)> {
     if reads_a_second(slo) == 0.0 {
         return None;
     }
     let curve = Curve::about(model, percentile, slo.latency_us)?;
-    let aim = Aim::of(slo, percentile, most, curve, work);
+    let aim = LatencyTarget::of(slo, percentile, most, curve, work);
     let first = model.points_at(percentile).first()?.latency_us;
     let lower = match aim.latency_us as u32 {
         within if within >= first => model.limit(percentile, within)?,
@@ -170,7 +170,7 @@ mod tests {
     use crate::CostModel;
     use alloc::vec;
 
-    fn of(model: &DeviceModel, slo: Slo) -> (u64, Aim) {
+    fn of(model: &DeviceModel, slo: Slo) -> (u64, LatencyTarget) {
         let percentile = Percentile::from_tenths(slo.percentile_tenths).unwrap();
         let most = model.limit(percentile, slo.latency_us).unwrap();
         reduced(model, &slo, percentile, most, READ_WORK).unwrap()

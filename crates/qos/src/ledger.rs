@@ -11,9 +11,9 @@ use core::time::Duration;
 use contract::{TenantId, Tokens};
 
 use crate::Class;
-use crate::cost_model::{Load, Priced};
-use crate::round::{Means, Round, Submitted};
-use crate::rounds::Turn;
+use crate::cost_model::{Load, PriceSum};
+use crate::round::{PaymentSource, Round, SubmittedCounts};
+use crate::rounds::CycleState;
 use crate::shared::Shared;
 use crate::tenant::{Tenant, Terms};
 use crate::units::{
@@ -61,9 +61,9 @@ pub(crate) struct Demand {
 /// The waiting requests of an idle tenant that could be submitted at once, without a turn in the
 /// scheduler's rounds (the "short way").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct ImmediateDemand {
     /// The price and the number of the submitted requests.
-    pub(crate) requests: Submitted,
+    pub(crate) requests: SubmittedCounts,
     /// `true` if exactly one request waits.
     pub(crate) is_single: bool,
 }
@@ -312,7 +312,7 @@ impl Ledger {
     /// Returns `true` if these requests of best effort must not all be submitted at once, because
     /// large ones among them could exceed the bound on large requests at the device.
     #[inline]
-    pub(crate) fn may_exceed(&self, requests: &Priced, round: &Round) -> bool {
+    pub(crate) fn may_exceed(&self, requests: &PriceSum, round: &Round) -> bool {
         let (most, units) = (round.large_max(), requests.under(Load::Mixed));
         let is_bounded = most < u64::MAX && !requests.is_single_pages();
         is_bounded && (units > most || self.shared.backlog.is_full(units, most))
@@ -320,13 +320,13 @@ impl Ledger {
 
     /// Pays for the visited tenant's whole queue at once, if every single request would be paid.
     /// Returns `false` if nothing is paid.
-    pub(crate) fn pay_all(&mut self, tenant: u32, units: u64, means: Means) -> bool {
+    pub(crate) fn pay_all(&mut self, tenant: u32, units: u64, means: PaymentSource) -> bool {
         let cell = self.shared.tenant(tenant);
         let cost = nano(units);
         let is_paid = match means {
-            Means::Overdraft => cell.balance.spend(cost, cell.limit()),
-            Means::Share(cap) => is_allowed(cell, cap, cost) && cell.balance.spend(cost, 0),
-            Means::Nothing | Means::Leftovers => false,
+            PaymentSource::Overdraft => cell.balance.spend(cost, cell.limit()),
+            PaymentSource::Share(cap) => is_allowed(cell, cap, cost) && cell.balance.spend(cost, 0),
+            PaymentSource::Nothing | PaymentSource::Leftovers => false,
         };
         if is_paid {
             self.book(tenant, cost, means);
@@ -335,18 +335,20 @@ impl Ledger {
     }
 
     /// Pays for one request of the visited tenant. Returns `false` if the request is not paid.
-    pub(crate) fn pay(&mut self, tenant: u32, units: u64, means: Means) -> bool {
+    pub(crate) fn pay(&mut self, tenant: u32, units: u64, means: PaymentSource) -> bool {
         let cost = nano(units);
         let limit = self.tenant(tenant).limit();
         let overdraws = |this: &Ledger| this.tenant(tenant).balance.overdraw(cost, limit);
         let is_paid = match means {
-            Means::Nothing => false,
-            Means::Overdraft => overdraws(self) || self.pay_arrears(tenant) && overdraws(self),
-            Means::Share(cap) => {
+            PaymentSource::Nothing => false,
+            PaymentSource::Overdraft => {
+                overdraws(self) || self.pay_arrears(tenant) && overdraws(self)
+            }
+            PaymentSource::Share(cap) => {
                 let cell = self.tenant(tenant);
                 is_allowed(cell, cap, 1) && cell.balance.spend(cost, 0)
             }
-            Means::Leftovers => {
+            PaymentSource::Leftovers => {
                 let tokens = self.tenant(tenant).balance.tokens();
                 self.borrow(tenant, (limit + 1).saturating_sub(tokens));
                 overdraws(self)
@@ -359,16 +361,16 @@ impl Ledger {
     }
 
     /// Refunds a payment of the visited tenant.
-    pub(crate) fn pay_back(&mut self, tenant: u32, units: u64, means: Means) {
+    pub(crate) fn pay_back(&mut self, tenant: u32, units: u64, means: PaymentSource) {
         let cost = nano(units);
         self.tenant(tenant).balance.add(cost);
         self.book(tenant, -cost, means);
     }
 
     /// Notes that the visited tenant has paid so many nano-units.
-    fn book(&mut self, tenant: u32, cost: i64, means: Means) {
+    fn book(&mut self, tenant: u32, cost: i64, means: PaymentSource) {
         self.totals.spent += i128::from(cost);
-        if let Means::Share(Some(_)) = means {
+        if let PaymentSource::Share(Some(_)) = means {
             self.tenant(tenant).allowance.add(-cost);
         }
     }
@@ -425,10 +427,16 @@ impl Ledger {
     /// (the "short way" in docs/explanation/scheduler.md). The bucket has `spare` nano-units left.
     /// Returns `false` if the requests may not go.
     #[inline(always)]
-    pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {
+    pub(crate) fn spend_short(
+        &self,
+        tenant: u32,
+        ask: ImmediateDemand,
+        spare: i64,
+        round: &Round,
+    ) -> bool {
         let cell = self.shared.tenant(tenant);
         let terms = cell.terms();
-        let Submitted { units, reads, writes, .. } = ask.requests;
+        let SubmittedCounts { units, reads, writes, .. } = ask.requests;
         let now = round.now();
         if terms.holders > 0 || units > AHEAD_MAX {
             return false;
@@ -461,8 +469,8 @@ impl Ledger {
     }
 
     /// Publishes the counts of the visited tenant's submitted requests.
-    pub(crate) fn count(&self, tenant: u32, submitted: Submitted) {
-        let Submitted { units, reads, writes, .. } = submitted;
+    pub(crate) fn count(&self, tenant: u32, submitted: SubmittedCounts) {
+        let SubmittedCounts { units, reads, writes, .. } = submitted;
         self.tenant(tenant).count(units, reads, writes);
     }
 
@@ -488,7 +496,9 @@ impl Ledger {
         let cell = self.tenant(tenant);
         let wait = time_to_make(nano(units) - cell.balance.tokens(), round.share() * weight);
         match round.means() {
-            Means::Share(Some(cap)) => wait.max(time_to_make(-cell.allowance.tokens(), cap.get())),
+            PaymentSource::Share(Some(cap)) => {
+                wait.max(time_to_make(-cell.allowance.tokens(), cap.get()))
+            }
             _ => wait,
         }
     }
@@ -503,7 +513,8 @@ impl Ledger {
         if terms.class != Class::LatencyCritical {
             return false;
         }
-        // A tenant that is not held repays nothing until it is, so a debt refuses it nothing before.
+        // A tenant that is not held repays nothing until it is, so a debt refuses it nothing
+        // before.
         let least = if terms.holders == 0 { 0 } else { i64::MIN };
         let balance = cell.balance.tokens().max(least);
         let missing = nano(units).saturating_sub(balance.saturating_sub(cell.limit()));
@@ -519,7 +530,7 @@ impl Ledger {
     /// round. A worker without demand leaves the set of workers in rounds, so that the other
     /// workers do not wait for it while it sleeps.
     pub(crate) fn close_round(&mut self, round: &Round, leaves: bool) {
-        let Submitted { units, reads, writes, tax } = round.submitted();
+        let SubmittedCounts { units, reads, writes, tax } = round.submitted();
         self.tax(nano(tax));
         self.shared.read_ratio.record(round.instant(), reads, writes);
         if round.is_measuring() {
@@ -533,11 +544,11 @@ impl Ledger {
         }
     }
 
-    fn expire(&mut self, turn: Turn) {
+    fn expire(&mut self, turn: CycleState) {
         let expired = match turn {
-            Turn::Running => 0,
-            Turn::Over => self.shared.bucket.age(),
-            Turn::Alone => self.shared.bucket.empty(),
+            CycleState::Running => 0,
+            CycleState::Over => self.shared.bucket.age(),
+            CycleState::Alone => self.shared.bucket.empty(),
         };
         self.totals.expired += i128::from(expired);
     }

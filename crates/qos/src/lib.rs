@@ -68,10 +68,10 @@ pub use correction::{Adjustment, CORRECTION_NANOS, CORRECTION_READS_MIN, Correct
 pub use cost_model::{
     Cost, CostModel, CostModelError, Load, PAGE_BYTES, PRICE_MAX, SizePoint, WEIGHT_MAX,
 };
-pub use delays::{Delays, Seen, Since};
+pub use delays::{DelayWindow, Delays, DelaysCursor};
 pub use depth::{DEPTH_MIN, DepthBound};
 pub use device_model::{DeviceModel, DeviceModelError, Percentile, RatePoint};
-pub use drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, Unsure};
+pub use drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftUncertainty};
 pub use headroom::{WINDOW_READS, WINDOW_SECONDS};
 pub use idle_pool::IdlePool;
 pub use ledger::Totals;
@@ -80,13 +80,13 @@ pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
 pub use queues::QueueLimits;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
-pub use registry::changes::Lot;
-pub use registry::foresight::Foresight;
+pub use registry::changes::UndoCopy;
+pub use registry::foresight::ProposedPromises;
 pub use registry::holding::Holding;
 pub use registry::taxes::Taxes;
 pub use registry::windows::Windows;
-pub use registry::{Admission, Portion, Registry};
-pub use rounds::{Rounds, Turn, WORKERS_MAX};
+pub use registry::{Admission, FairShare, Registry};
+pub use rounds::{CycleState, Rounds, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tax::ChoreView;
 pub use tenant::{Class, Usage};

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slo, SlotTable, TenantId};
+use contract::{Feedback, Instant, IoKind, QueueFull, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::{
     Adjustment, CORRECTION_NANOS, CostModel, DeviceModel, QueueLimits, RatePoint, Registry,
@@ -31,8 +31,8 @@ struct Queue {
 
 impl Queue {
     /// Serves a request that comes now, and returns its latency.
-    fn serve(&mut self, now: u64, kind: Kind) -> Duration {
-        let units = if kind == Kind::Read { 100 } else { self.write };
+    fn serve(&mut self, now: u64, kind: IoKind) -> Duration {
+        let units = if kind == IoKind::Read { 100 } else { self.write };
         self.free_at = self.free_at.max(now) + units * 1_000_000_000 / self.rate;
         Duration::from_nanos(self.free_at - now + BASE_NANOS)
     }
@@ -41,7 +41,7 @@ impl Queue {
 struct World {
     registry: Registry,
     scheduler: TokenScheduler,
-    table: SlotTable<(usize, Kind)>,
+    table: SlotTable<(usize, IoKind)>,
     queue: Queue,
     now: u64,
     /// The time in each window for which the worker waits for a processor.
@@ -53,7 +53,7 @@ struct World {
 
 /// The measurements of a window, from the tenants' point of view.
 #[derive(Debug)]
-struct Seen {
+struct WindowResult {
     /// The 95th percentile of the latency-critical tenant's read latencies, in microseconds.
     tail_us: u64,
     /// Reads of the latency-critical tenant; `best_effort` counts all requests of the other tenant.
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, tenant: usize, kind: Kind) -> Result<(), QueueFull> {
+    fn ask(&mut self, tenant: usize, kind: IoKind) -> Result<(), QueueFull> {
         let slot = self.table.insert((tenant, kind)).expect("it is large enough");
         let asked = self.scheduler.enqueue(TenantId(tenant as u32), kind, 4096, slot);
         if asked.is_err() {
@@ -98,18 +98,18 @@ impl World {
     }
 
     /// Runs for one window of the correction, ends it, and returns the tenants' measurements.
-    fn window(&mut self) -> Seen {
+    fn window(&mut self) -> WindowResult {
         let end = self.now + CORRECTION_NANOS;
         let mut delays: Vec<u64> = Vec::new();
-        let mut seen = Seen { tail_us: 0, critical: 0, best_effort: 0 };
+        let mut seen = WindowResult { tail_us: 0, critical: 0, best_effort: 0 };
         while self.now < end {
             while self.asked * 100_000 < self.now {
-                self.ask(0, Kind::Read).unwrap();
+                self.ask(0, IoKind::Read).unwrap();
                 self.asked += 1;
             }
             while self.scheduler.queued_of(TenantId(1)) < 64 {
                 self.mixed += 1;
-                let kind = if self.mixed.is_multiple_of(2) { Kind::Read } else { Kind::Write };
+                let kind = if self.mixed.is_multiple_of(2) { IoKind::Read } else { IoKind::Write };
                 self.ask(1, kind).unwrap();
             }
             self.scheduler.begin_round(Instant::from_nanos(self.now));
@@ -132,12 +132,12 @@ impl World {
         seen
     }
 
-    fn windows(&mut self, count: usize) -> Vec<Seen> {
+    fn windows(&mut self, count: usize) -> Vec<WindowResult> {
         (0..count).map(|_| self.window()).collect()
     }
 }
 
-fn late(windows: &[Seen]) -> usize {
+fn late(windows: &[WindowResult]) -> usize {
     windows.iter().filter(|seen| seen.tail_us > u64::from(BOUND_US)).count()
 }
 
@@ -215,15 +215,16 @@ fn the_depth_follows_the_strictest_latency() {
 #[test]
 fn what_would_miss_its_latency_is_refused_at_once() {
     let mut world = World::new();
-    let flood = |world: &mut World| (0..1_000).filter(|_| world.ask(0, Kind::Read).is_ok()).count();
+    let flood =
+        |world: &mut World| (0..1_000).filter(|_| world.ask(0, IoKind::Read).is_ok()).count();
     world.scheduler.begin_round(Instant::ZERO);
     world.registry.fail_fast(true);
     world.scheduler.begin_round(Instant::from_nanos(1_000));
     while world.scheduler.next().is_some() {}
-    // Its deficit allows for 50 requests, and its rate makes 20 in the 2 ms of its latency; one that
-    // would wait just as long as that is late.
+    // Its deficit allows for 50 requests, and its rate makes 20 in the 2 ms of its latency; one
+    // that would wait just as long as that is late.
     assert_eq!(flood(&mut world), 69);
-    assert!(world.ask(1, Kind::Write).is_ok(), "best effort has no latency to miss");
+    assert!(world.ask(1, IoKind::Write).is_ok(), "best effort has no latency to miss");
     world.registry.fail_fast(false);
     world.scheduler.begin_round(Instant::from_nanos(2_000));
     assert_eq!(flood(&mut world), 1_000);

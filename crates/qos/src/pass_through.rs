@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+use contract::{Feedback, Instant, IoKind, QueueFull, Scheduler, Slot, TenantId};
 
 /// A scheduler that submits every request at once, in the order of arrival. Devices without SLOs
 /// get this scheduler, and it is the baseline for the cost of scheduling.
@@ -23,7 +23,7 @@ impl PassThrough {
 impl Feedback for PassThrough {}
 
 impl Scheduler for PassThrough {
-    fn enqueue(&mut self, _: TenantId, _: Kind, _: usize, slot: Slot) -> Result<(), QueueFull> {
+    fn enqueue(&mut self, _: TenantId, _: IoKind, _: usize, slot: Slot) -> Result<(), QueueFull> {
         if self.queue.len() == self.queue_max {
             return Err(QueueFull);
         }
@@ -78,7 +78,7 @@ mod tests {
         let slots = [(); 4].map(|()| table.insert(()).unwrap());
         let mut scheduler = PassThrough::new(4);
         for slot in slots {
-            scheduler.enqueue(TenantId::DEFAULT, Kind::Read, 4096, slot).unwrap();
+            scheduler.enqueue(TenantId::DEFAULT, IoKind::Read, 4096, slot).unwrap();
         }
         let mut taken = Vec::new();
         let mut wanted = |slot: Slot| slot.index() % 2 == 1;
@@ -93,7 +93,7 @@ mod tests {
         let mut table = SlotTable::new(3);
         let slots = [(); 3].map(|()| table.insert(()).unwrap());
         let mut scheduler = PassThrough::new(2);
-        let mut enqueue = |slot| scheduler.enqueue(TenantId::DEFAULT, Kind::Read, 4096, slot);
+        let mut enqueue = |slot| scheduler.enqueue(TenantId::DEFAULT, IoKind::Read, 4096, slot);
         assert_eq!([enqueue(slots[0]), enqueue(slots[1])], [Ok(()), Ok(())]);
         assert_eq!(enqueue(slots[2]), Err(QueueFull));
         scheduler.begin_round(Instant::ZERO);

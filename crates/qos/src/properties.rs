@@ -5,7 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::{
-    ChoreRate, Chored, Command, Instant, Kind, Range, Scheduler, Slo, Slot, SlotTable, TenantId,
+    ChoreCounters, ChoreRate, Command, Instant, IoKind, Range, Scheduler, Slo, Slot, SlotTable,
+    TenantId,
 };
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ use crate::admission::{Refusal, Verdict};
 use crate::reference::Reference;
 use crate::units::{NEG_LIMIT, nano};
 use crate::{
-    Adjustment, Class, CostModel, DeviceModel, PRICE_MAX, Portion, QueueLimits, Registry,
+    Adjustment, Class, CostModel, DeviceModel, FairShare, PRICE_MAX, QueueLimits, Registry,
     SizePoint, TokenScheduler, WEIGHT_MAX,
 };
 
@@ -57,16 +58,16 @@ fn granted(registry: &Registry) -> u64 {
 
 /// A request of a tenant.
 #[derive(Clone, Debug)]
-struct Ask {
+struct RequestSpec {
     tenant: usize,
-    kind: Kind,
+    kind: IoKind,
     bytes: usize,
 }
 
 /// The requests before a round, and the time since the last round.
 #[derive(Clone, Debug)]
 struct Step {
-    asks: Vec<Ask>,
+    asks: Vec<RequestSpec>,
     at: Jump,
 }
 
@@ -76,10 +77,10 @@ enum Jump {
     Back(u64),
 }
 
-fn ask(tenants: usize) -> impl Strategy<Value = Ask> {
-    let kind = prop_oneof![4 => Just(Kind::Read), 1 => Just(Kind::Write), 1 => Just(Kind::Exchange), 1 => Just(Kind::Other)];
+fn ask(tenants: usize) -> impl Strategy<Value = RequestSpec> {
+    let kind = prop_oneof![4 => Just(IoKind::Read), 1 => Just(IoKind::Write), 1 => Just(IoKind::Exchange), 1 => Just(IoKind::Other)];
     let bytes = prop_oneof![6 => Just(4096usize), 2 => 0usize..200_000, 1 => Just(1 << 20)];
-    (0..tenants, kind, bytes).prop_map(|(tenant, kind, bytes)| Ask { tenant, kind, bytes })
+    (0..tenants, kind, bytes).prop_map(|(tenant, kind, bytes)| RequestSpec { tenant, kind, bytes })
 }
 
 fn step(tenants: usize) -> impl Strategy<Value = Step> {
@@ -173,7 +174,7 @@ impl Pair {
         Pair { fast, registry, reference, table: SlotTable::new(limits.slots), oracle }
     }
 
-    fn enqueue(&mut self, ask: &Ask) {
+    fn enqueue(&mut self, ask: &RequestSpec) {
         let slot = self.table.insert(ask.tenant).unwrap();
         let tenant = TenantId(ask.tenant as u32);
         self.fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
@@ -188,7 +189,7 @@ impl Pair {
     fn fill(&mut self) {
         for tenant in 0..self.reference.tenants.len() {
             while self.fast.queued_of(TenantId(tenant as u32)) < BACKLOG {
-                self.enqueue(&Ask { tenant, kind: Kind::Read, bytes: 4096 });
+                self.enqueue(&RequestSpec { tenant, kind: IoKind::Read, bytes: 4096 });
             }
         }
     }
@@ -282,7 +283,7 @@ proptest! {
             (0..workers).map(|worker| scheduler(&registry, worker)).collect();
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
-        let mut done = Chored::default();
+        let mut done = ChoreCounters::default();
         for (step, (worker, most, change)) in steps.iter().zip(&choices) {
             let scheduler = &mut all[worker % workers];
             for ask in &step.asks {
@@ -312,7 +313,7 @@ proptest! {
                 10..13 => {
                     let weight = 1 + *most as u32;
                     let cap = (*worker % 2 == 1).then_some(1 + *most as u64 * 10_000);
-                    let set = registry.set_portion(tenant, Portion { weight, cap }, now);
+                    let set = registry.set_portion(tenant, FairShare { weight, cap }, now);
                     prop_assert!(matches!(set, Ok(()) | Err(Refusal::NoTenant)), "{set:?}");
                 }
                 13 | 14 => {
@@ -321,7 +322,8 @@ proptest! {
                     registry.adjust(Adjustment { rate_permille, write_permille }, now);
                 }
                 15..18 => {
-                    // Some of its requests move to another worker, in the middle of a round perhaps.
+                    // Some of its requests move to another worker, in the middle of a round
+                    // perhaps.
                     let queued = scheduler.queued();
                     let mut taken = Vec::new();
                     let mut wanted = |slot: Slot| slot.index() % 3 != most % 3;
@@ -329,7 +331,7 @@ proptest! {
                     prop_assert_eq!(scheduler.queued(), queued - taken.len());
                     for slot in taken {
                         let other = &mut all[(worker + 1) % workers];
-                        if other.enqueue(tenant, Kind::Read, 4096, slot).is_err() {
+                        if other.enqueue(tenant, IoKind::Read, 4096, slot).is_err() {
                             table.remove(slot);
                         }
                     }
@@ -360,7 +362,8 @@ proptest! {
                 held + totals.donated - totals.borrowed - totals.expired
             });
             prop_assert_eq!(put, i128::from(registry.shared().bucket.held()));
-            // The dearest request, with writes four times as dear: 1 MiB, compared, written and taxed.
+            // The dearest request, with writes four times as dear: 1 MiB, compared, written and
+            // taxed.
             let largest = nano(256 * (100 + 4 * 1_000 + 4 * 8_900));
             for n in 0..tenants {
                 let tokens = registry.shared().balance(TenantId(n as u32));
@@ -518,7 +521,7 @@ proptest! {
                 *at += 50_000;
                 while all[0].queued_of(greedy) < 2_000 {
                     let slot = table.insert(0).unwrap();
-                    all[0].enqueue(greedy, Kind::Read, 4096, slot).unwrap();
+                    all[0].enqueue(greedy, IoKind::Read, 4096, slot).unwrap();
                 }
                 all[0].begin_round(Instant::from_nanos(*at));
                 drain(&mut all[0], &mut table, usize::MAX);
@@ -580,7 +583,7 @@ proptest! {
                     prop_assert!(!known || registry.remove(tenant, START));
                 }
                 6 => {
-                    let portion = Portion { weight: 1 + iops % 1_000, cap: Some(u64::from(iops)) };
+                    let portion = FairShare { weight: 1 + iops % 1_000, cap: Some(u64::from(iops)) };
                     prop_assert!(matches!(
                         registry.set_portion(tenant, portion, START),
                         Ok(()) | Err(Refusal::NoTenant)
@@ -647,7 +650,7 @@ proptest! {
         let mut ask = |fast: &mut TokenScheduler, tenant: usize, most: u32| {
             while fast.queued_of(TenantId(tenant as u32)) < most {
                 let slot = table.insert(tenant).unwrap();
-                fast.enqueue(TenantId(tenant as u32), Kind::Read, 4096, slot).unwrap();
+                fast.enqueue(TenantId(tenant as u32), IoKind::Read, 4096, slot).unwrap();
             }
             core::iter::from_fn(|| fast.next()).map(|slot| table.remove(slot)).count()
         };

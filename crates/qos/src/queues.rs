@@ -10,10 +10,10 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use contract::{Kind, QueueFull, Slot};
+use contract::{IoKind, QueueFull, Slot};
 
-use crate::cost_model::{CostModel, Line, Priced};
-use crate::requests::{Paid, Queue, Requests};
+use crate::cost_model::{CostModel, PriceIndex, PriceSum};
+use crate::requests::{PaidRequests, Queue, Requests};
 use crate::ring::{Links, Ring};
 use crate::run::Run;
 use crate::shared::Prices;
@@ -32,7 +32,7 @@ pub struct QueueLimits {
 
 /// The state of a tenant on this worker: in which list it waits for a visit, if in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum VisitState {
     /// The worker does not hold the tenant.
     Away,
     /// A request came to the idle tenant; the next round begins with it.
@@ -47,9 +47,9 @@ enum Place {
 
 /// A worker's state of a tenant: its queue of requests, and the list in which it waits.
 #[derive(Clone, Copy, Debug)]
-struct Local {
+struct LocalTenant {
     queue: Queue,
-    place: Place,
+    place: VisitState,
     /// `true` if `dues` has an entry of the tenant, possibly an outdated one.
     has_due: bool,
 }
@@ -59,7 +59,7 @@ struct Local {
 pub(crate) struct Queues {
     cost: CostModel,
     of_tenant: u32,
-    locals: Box<[Local]>,
+    locals: Box<[LocalTenant]>,
     requests: Requests,
     /// The run of equal requests that were queued last, stored as one request and a count. The
     /// queue's counts include only the first request of the run.
@@ -68,7 +68,7 @@ pub(crate) struct Queues {
     /// begin a run of equal requests.
     expects_runs: bool,
     /// Requests that were paid the short way, and wait to be submitted at the beginning of a round.
-    ready: Paid,
+    ready: PaidRequests,
     links: Links,
     critical: Ring,
     best_effort: Ring,
@@ -86,7 +86,7 @@ impl Queues {
     /// Creates empty queues for `tenants` tenants, with the prices of `cost`.
     pub(crate) fn new(tenants: usize, cost: CostModel, limits: QueueLimits) -> Queues {
         assert!(limits.of_tenant > 0, "a tenant may have a request waiting");
-        let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
+        let away = LocalTenant { queue: Queue::EMPTY, place: VisitState::Away, has_due: false };
         Queues {
             cost,
             of_tenant: limits.of_tenant,
@@ -94,7 +94,7 @@ impl Queues {
             requests: Requests::new(limits.slots),
             run: Run::OVER,
             expects_runs: false,
-            ready: Paid::NONE,
+            ready: PaidRequests::NONE,
             links: Links::new(tenants),
             critical: Ring::EMPTY,
             best_effort: Ring::EMPTY,
@@ -108,7 +108,13 @@ impl Queues {
     /// Queues a request if it continues the present run. Returns `false`, without queueing the
     /// request, if it does not continue the run.
     #[inline]
-    pub(crate) fn extend_run(&mut self, tenant: u32, kind: Kind, bytes: usize, slot: Slot) -> bool {
+    pub(crate) fn extend_run(
+        &mut self,
+        tenant: u32,
+        kind: IoKind,
+        bytes: usize,
+        slot: Slot,
+    ) -> bool {
         self.run.extend(&mut self.requests, tenant, kind, bytes, slot)
     }
 
@@ -117,12 +123,12 @@ impl Queues {
     pub(crate) fn push(
         &mut self,
         (tenant, class): (u32, Class),
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
         let local = &mut self.locals[tenant as usize];
-        if local.place != Place::Away || self.run.is_open() || self.expects_runs {
+        if local.place != VisitState::Away || self.run.is_open() || self.expects_runs {
             self.end_run();
             return self.append((tenant, class), kind, bytes, slot, true);
         }
@@ -130,9 +136,9 @@ impl Queues {
         if !self.requests.has_place(slot) {
             return Err(QueueFull);
         }
-        let line = Line::of(kind, bytes);
+        let line = PriceIndex::of(kind, bytes);
         local.queue = self.requests.queue_of(slot, line, self.cost.priced(line));
-        local.place = Place::Newcomer;
+        local.place = VisitState::Newcomer;
         self.queued += 1;
         self.welcome(tenant);
         Ok(())
@@ -144,12 +150,12 @@ impl Queues {
     pub(crate) fn append(
         &mut self,
         (tenant, class): (u32, Class),
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
         may_run: bool,
     ) -> Result<(), QueueFull> {
-        let line = Line::of(kind, bytes);
+        let line = PriceIndex::of(kind, bytes);
         let local = &mut self.locals[tenant as usize];
         if local.queue.len >= self.of_tenant || !self.requests.has_place(slot) {
             return Err(QueueFull);
@@ -162,12 +168,12 @@ impl Queues {
             self.run = Run::new(tenant, (kind, bytes, line), slot, room);
         }
         match local.place {
-            Place::Newcomer | Place::Critical | Place::BestEffort => {}
-            Place::Away => {
-                local.place = Place::Newcomer;
+            VisitState::Newcomer | VisitState::Critical | VisitState::BestEffort => {}
+            VisitState::Away => {
+                local.place = VisitState::Newcomer;
                 self.welcome(tenant);
             }
-            Place::Resting => self.enter(tenant, class),
+            VisitState::Resting => self.enter(tenant, class),
         }
         Ok(())
     }
@@ -202,18 +208,18 @@ impl Queues {
     /// Puts a held tenant into the ring of its class.
     pub(crate) fn enter(&mut self, tenant: u32, class: Class) {
         let (ring, place) = match class {
-            Class::LatencyCritical => (&mut self.critical, Place::Critical),
-            _ => (&mut self.best_effort, Place::BestEffort),
+            Class::LatencyCritical => (&mut self.critical, VisitState::Critical),
+            _ => (&mut self.best_effort, VisitState::BestEffort),
         };
         ring.push(&mut self.links, tenant);
         self.locals[tenant as usize].place = place;
     }
 
-    fn exit(&mut self, tenant: u32, to: Place) {
+    fn exit(&mut self, tenant: u32, to: VisitState) {
         let local = &mut self.locals[tenant as usize];
         let ring = match local.place {
-            Place::Critical => &mut self.critical,
-            Place::BestEffort => &mut self.best_effort,
+            VisitState::Critical => &mut self.critical,
+            VisitState::BestEffort => &mut self.best_effort,
             place => panic!("tenant {tenant} is in no ring but {place:?}"),
         };
         ring.remove(&mut self.links, tenant);
@@ -222,18 +228,18 @@ impl Queues {
 
     /// Moves a tenant whose class has changed to the ring of tenants of `class`.
     pub(crate) fn change_ring(&mut self, tenant: u32, class: Class) {
-        self.exit(tenant, Place::Away);
+        self.exit(tenant, VisitState::Away);
         self.enter(tenant, class);
     }
 
     /// Removes a tenant without demand from its ring. The worker still holds the tenant.
     pub(crate) fn rest(&mut self, tenant: u32) {
-        self.exit(tenant, Place::Resting);
+        self.exit(tenant, VisitState::Resting);
     }
 
     /// Notes that the worker no longer holds a resting tenant.
     pub(crate) fn leave(&mut self, tenant: u32) {
-        self.locals[tenant as usize].place = Place::Away;
+        self.locals[tenant as usize].place = VisitState::Away;
     }
 
     /// Notes the time at which a resting tenant's balance will be full, in nanoseconds, unless an
@@ -256,7 +262,7 @@ impl Queues {
             self.dues.pop();
             let local = &mut self.locals[tenant as usize];
             local.has_due = false;
-            if local.place == Place::Resting {
+            if local.place == VisitState::Resting {
                 return Some(tenant);
             }
         }
@@ -292,29 +298,29 @@ impl Queues {
     pub(crate) fn serve_short<R>(
         &mut self,
         tenant: u32,
-        pay: impl FnOnce(u32, &Priced) -> Option<R>,
+        pay: impl FnOnce(u32, &PriceSum) -> Option<R>,
     ) -> Option<R> {
         let local = &mut self.locals[tenant as usize];
         let paid = pay(local.queue.len, &local.queue.sum)?;
-        local.place = Place::Away;
+        local.place = VisitState::Away;
         self.requests.append_paid(&mut self.ready, &mut local.queue);
         Some(paid)
     }
 
     /// Removes the requests that are paid and ready.
-    pub(crate) fn take_ready(&mut self) -> Paid {
+    pub(crate) fn take_ready(&mut self) -> PaidRequests {
         self.queued -= self.ready.left as usize;
-        core::mem::replace(&mut self.ready, Paid::NONE)
+        core::mem::replace(&mut self.ready, PaidRequests::NONE)
     }
 
     /// Puts back the ready requests that a round had no room for.
-    pub(crate) fn put_ready(&mut self, paid: Paid) {
+    pub(crate) fn put_ready(&mut self, paid: PaidRequests) {
         self.queued += paid.left as usize;
         self.ready = paid;
     }
 
     /// Removes and returns all waiting requests of a tenant that has paid for all of them.
-    pub(crate) fn take_all(&mut self, tenant: u32) -> Paid {
+    pub(crate) fn take_all(&mut self, tenant: u32) -> PaidRequests {
         let paid = self.requests.take_paid(&mut self.locals[tenant as usize].queue);
         self.queued -= paid.left as usize;
         paid
@@ -322,20 +328,20 @@ impl Queues {
 
     /// Removes and returns the first waiting request of a tenant that has paid for it; `priced` is
     /// the request's cost.
-    pub(crate) fn take_first(&mut self, tenant: u32, priced: &Priced) -> Paid {
+    pub(crate) fn take_first(&mut self, tenant: u32, priced: &PriceSum) -> PaidRequests {
         self.queued -= 1;
         self.requests.take_first(&mut self.locals[tenant as usize].queue, priced)
     }
 
     /// Removes the first of the paid requests; there must be one.
     #[inline]
-    pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
+    pub(crate) fn pop_paid(&mut self, paid: &mut PaidRequests) -> Slot {
         self.requests.pop_paid(paid)
     }
 
     /// Puts requests that were paid but not submitted back to the front of their tenant's queue,
     /// and returns their cost.
-    pub(crate) fn put_back(&mut self, tenant: u32, paid: Paid) -> Priced {
+    pub(crate) fn put_back(&mut self, tenant: u32, paid: PaidRequests) -> PriceSum {
         self.queued += paid.left as usize;
         self.requests.put_back(&mut self.locals[tenant as usize].queue, paid, &self.cost)
     }
@@ -361,8 +367,8 @@ impl Queues {
         let before = local.queue.len;
         self.requests.withdraw(&mut local.queue, &self.cost, wanted, taken);
         self.queued -= (before - local.queue.len) as usize;
-        if local.queue.len == 0 && local.place == Place::Newcomer {
-            local.place = Place::Away;
+        if local.queue.len == 0 && local.place == VisitState::Newcomer {
+            local.place = VisitState::Away;
             let coming = &mut self.newcomers[..self.coming];
             let place = coming.iter().position(|newcomer| *newcomer == tenant);
             let place = place.expect("a newcomer is among the newcomers");
@@ -419,7 +425,7 @@ impl Queues {
 
     /// Returns `true` if a tenant is in the ring of latency-critical tenants.
     pub(crate) fn is_critical(&self, tenant: u32) -> bool {
-        self.locals[tenant as usize].place == Place::Critical
+        self.locals[tenant as usize].place == VisitState::Critical
     }
 
     /// Returns the number of tenants in the rings.
@@ -429,33 +435,34 @@ impl Queues {
 
     /// Returns the tenants that the worker holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
-        let is_held = |place| !matches!(place, Place::Away | Place::Newcomer);
-        let of =
-            move |(tenant, local): (usize, &Local)| is_held(local.place).then_some(tenant as u32);
+        let is_held = |place| !matches!(place, VisitState::Away | VisitState::Newcomer);
+        let of = move |(tenant, local): (usize, &LocalTenant)| {
+            is_held(local.place).then_some(tenant as u32)
+        };
         self.locals.iter().enumerate().filter_map(of)
     }
 
     /// Returns the cost of all requests of a tenant.
     #[inline]
-    pub(crate) fn sum(&self, tenant: u32) -> &Priced {
+    pub(crate) fn sum(&self, tenant: u32) -> &PriceSum {
         &self.locals[tenant as usize].queue.sum
     }
 
     /// Returns the cost of a tenant's first request; `None` without requests.
-    pub(crate) fn first(&self, tenant: u32) -> Option<&Priced> {
+    pub(crate) fn first(&self, tenant: u32) -> Option<&PriceSum> {
         let first = self.requests.first(&self.locals[tenant as usize].queue);
         first.map(|line| self.cost.priced(line))
     }
 
     /// Returns the kind and the size, in bytes of whole pages, of a tenant's first request; `None`
     /// without requests.
-    pub(crate) fn first_size(&self, tenant: u32) -> Option<(Kind, usize)> {
-        self.requests.first(&self.locals[tenant as usize].queue).map(Line::size)
+    pub(crate) fn first_size(&self, tenant: u32) -> Option<(IoKind, usize)> {
+        self.requests.first(&self.locals[tenant as usize].queue).map(PriceIndex::size)
     }
 
     /// Returns the price of a request of this kind and size.
-    pub(crate) fn price(&self, kind: Kind, bytes: usize) -> &Priced {
-        self.cost.priced(Line::of(kind, bytes))
+    pub(crate) fn price(&self, kind: IoKind, bytes: usize) -> &PriceSum {
+        self.cost.priced(PriceIndex::of(kind, bytes))
     }
 
     /// Returns the number of a tenant's waiting requests, without those of the run.

@@ -22,7 +22,7 @@ use contract::{Instant, Slo, TenantId};
 
 use crate::admission;
 use crate::admission::{
-    Claim, Permille, Refusal, Standing, Verdict, Ways, admit, claim, scaled, ways,
+    AdmittedPromises, Permille, PricedSlo, Refusal, Verdict, Ways, admit, claim, scaled, ways,
 };
 use crate::correction::Adjustment;
 use crate::cost_model::CostModel;
@@ -31,11 +31,11 @@ use crate::drift::Drift;
 use crate::ledger::Totals;
 use crate::queues::QueueLimits;
 use crate::shared::{Prices, ROUND_NANOS, Shared};
-use crate::tax::Treasury;
+use crate::tax::WriteTax;
 use crate::tenant::{Class, Terms};
 use crate::token_scheduler::TokenScheduler;
 use crate::units::{generated, nano};
-use grants::Grants;
+use grants::RateUpdates;
 use probe::{Observation, Probe, View};
 use table::{Entry, Table};
 use taxes::{Taxes, limit_debt};
@@ -53,23 +53,23 @@ pub struct Admission {
 
 /// The portion of the unpromised rate that a best-effort tenant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Portion {
+pub struct FairShare {
     /// The tenant's weight: it gets `weight / Σ weights` of the unpromised rate. From 1 to
-    /// [`Portion::WEIGHT_MAX`].
+    /// [`FairShare::WEIGHT_MAX`].
     pub weight: u32,
     /// The maximum rate of the tenant in units a second; `None` for no maximum.
     pub cap: Option<u64>,
 }
 
-impl Portion {
+impl FairShare {
     /// The largest weight of a tenant.
     pub const WEIGHT_MAX: u32 = contract::Share::WEIGHT_MAX;
 }
 
-impl Default for Portion {
+impl Default for FairShare {
     /// Returns an equal share with other tenants, without a cap.
     fn default() -> Self {
-        Portion { weight: 1, cap: None }
+        FairShare { weight: 1, cap: None }
     }
 }
 
@@ -83,7 +83,7 @@ pub struct Registry {
     cost: CostModel,
     /// The corrected prices with which promises are admitted: the tax is that of uniform writes.
     promised_cost: CostModel,
-    treasury: Treasury,
+    treasury: WriteTax,
     adjustment: Adjustment,
     probe: Probe,
     table: Table,
@@ -92,7 +92,7 @@ pub struct Registry {
     totals: Totals,
     /// `true` if latency-critical tenants get back tokens that they did not use.
     pays_arrears: bool,
-    grants: Grants,
+    grants: RateUpdates,
 }
 
 impl Registry {
@@ -106,7 +106,7 @@ impl Registry {
             shared,
             cost: model.cost().clone(),
             promised_cost: model.cost().clone(),
-            treasury: Treasury::new(model.cost()),
+            treasury: WriteTax::new(model.cost()),
             model,
             adjustment: Adjustment::NONE,
             probe: Probe::default(),
@@ -114,7 +114,7 @@ impl Registry {
             remainder: 0,
             totals: Totals::default(),
             pays_arrears: true,
-            grants: Grants::default(),
+            grants: RateUpdates::default(),
         }
     }
 
@@ -162,7 +162,7 @@ impl Registry {
         cell.set_cap(None);
         cell.clear_debt(now.as_nanos());
         cell.balance.skip_to(now.as_nanos());
-        self.table.reset(n, Portion::default().weight);
+        self.table.reset(n, FairShare::default().weight);
         Ok(self.install(n, entry, now))
     }
 
@@ -183,15 +183,15 @@ impl Registry {
     }
 
     /// Changes a tenant's portion as best effort. Registered tenants have the
-    /// [default](Portion::default); a change of class and back keeps the portion.
+    /// [default](FairShare::default); a change of class and back keeps the portion.
     pub fn set_portion(
         &mut self,
         tenant: TenantId,
-        portion: Portion,
+        portion: FairShare,
         now: Instant,
     ) -> Result<(), Refusal> {
         let n = self.table.registered(tenant)?;
-        if !(1..=Portion::WEIGHT_MAX).contains(&portion.weight) {
+        if !(1..=FairShare::WEIGHT_MAX).contains(&portion.weight) {
             return Err(Refusal::Invalid("a weight is a number from 1 to 1000"));
         }
         if portion.cap == Some(0) {
@@ -203,9 +203,9 @@ impl Registry {
     }
 
     /// Returns a tenant's portion as best effort.
-    pub fn portion(&self, tenant: TenantId) -> Portion {
+    pub fn portion(&self, tenant: TenantId) -> FairShare {
         let cap = self.shared.tenant(tenant.0).cap();
-        Portion { weight: self.table.weight(tenant.0 as usize), cap: cap.map(NonZeroU64::get) }
+        FairShare { weight: self.table.weight(tenant.0 as usize), cap: cap.map(NonZeroU64::get) }
     }
 
     /// Ends a tenant. Requests that the tenant has queued are still served, as best effort; more
@@ -248,7 +248,7 @@ impl Registry {
         self.check_beside(slo, &others)
     }
 
-    fn check_beside(&self, slo: Option<Slo>, others: &Standing) -> Verdict {
+    fn check_beside(&self, slo: Option<Slo>, others: &AdmittedPromises) -> Verdict {
         let permille = self.adjustment.rate_permille;
         let Some(slo) = slo else {
             let device = scaled(others.device_rate(&self.model), permille);
@@ -292,7 +292,7 @@ impl Registry {
     }
 
     /// Returns every latency-critical tenant's promise.
-    pub fn promises(&self) -> impl Iterator<Item = (TenantId, Claim)> {
+    pub fn promises(&self) -> impl Iterator<Item = (TenantId, PricedSlo)> {
         self.table.standing().iter()
     }
 
@@ -536,7 +536,7 @@ impl Registry {
             Entry::Vacant => (Class::Vacant, 0),
             Entry::BestEffort => (Class::BestEffort, weight),
             Entry::Leaving => (Class::Leaving, weight),
-            Entry::Critical(_, Claim { rate, .. }) if self.is_overcommitted() => {
+            Entry::Critical(_, PricedSlo { rate, .. }) if self.is_overcommitted() => {
                 let part = u128::from(rate) * u128::from(self.device_rate());
                 (Class::LatencyCritical, (part / u128::from(self.promised())) as u64)
             }
@@ -598,7 +598,7 @@ fn filled(registry: &Registry) -> u64 {
 /// the reason for the refusal.
 fn judge(
     slo: Option<Slo>,
-    others: &Standing,
+    others: &AdmittedPromises,
     (model, cost): (&DeviceModel, &CostModel),
     permille: Permille,
 ) -> Result<Entry, Refusal> {

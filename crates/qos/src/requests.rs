@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use contract::Slot;
 
 use crate::CostModel;
-use crate::cost_model::{Line, Priced};
+use crate::cost_model::{PriceIndex, PriceSum};
 
 /// A waiting request, at the index of its slot.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ struct Entry {
     /// The next request; unused for the last of a list, since lists count their requests.
     next: Slot,
     /// The request's line in the price list.
-    line: Line,
+    line: PriceIndex,
 }
 
 /// The waiting requests of a scheduler, as linked lists in a table indexed by slot.
@@ -34,25 +34,25 @@ pub(crate) struct Queue {
     /// Number of requests in the queue.
     pub(crate) len: u32,
     /// The price of all requests together.
-    pub(crate) sum: Priced,
+    pub(crate) sum: PriceSum,
 }
 
 impl Queue {
     pub(crate) const EMPTY: Queue =
-        Queue { head: NOBODY, tail: NOBODY, len: 0, sum: Priced::NOTHING };
+        Queue { head: NOBODY, tail: NOBODY, len: 0, sum: PriceSum::NOTHING };
 }
 
 /// A list of requests that are paid and not submitted yet; they lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paid {
+pub(crate) struct PaidRequests {
     head: Slot,
     tail: Slot,
     /// Number of requests in the list.
     pub(crate) left: u32,
 }
 
-impl Paid {
-    pub(crate) const NONE: Paid = Paid { head: NOBODY, tail: NOBODY, left: 0 };
+impl PaidRequests {
+    pub(crate) const NONE: PaidRequests = PaidRequests { head: NOBODY, tail: NOBODY, left: 0 };
 }
 
 /// The value that ends a list of slots.
@@ -61,7 +61,7 @@ const NOBODY: Slot = Slot::from_bits(u32::MAX);
 impl Requests {
     /// Creates a table for slots with indices below `slots`.
     pub(crate) fn new(slots: usize) -> Requests {
-        let vacant = Entry { next: NOBODY, line: Line::NONE };
+        let vacant = Entry { next: NOBODY, line: PriceIndex::NONE };
         Requests { entries: alloc::vec![vacant; slots].into() }
     }
 
@@ -73,7 +73,13 @@ impl Requests {
 
     /// Puts a request at the end of a queue; `priced` is its cost.
     #[inline]
-    pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
+    pub(crate) fn push(
+        &mut self,
+        queue: &mut Queue,
+        slot: Slot,
+        line: PriceIndex,
+        priced: &PriceSum,
+    ) {
         if queue.len == 0 {
             *queue = self.queue_of(slot, line, priced);
             return;
@@ -86,21 +92,21 @@ impl Requests {
 
     /// Returns a queue of one request; `priced` is its cost.
     #[inline]
-    pub(crate) fn queue_of(&mut self, slot: Slot, line: Line, priced: &Priced) -> Queue {
+    pub(crate) fn queue_of(&mut self, slot: Slot, line: PriceIndex, priced: &PriceSum) -> Queue {
         self.put(slot, line);
         Queue { head: slot, tail: slot, len: 1, sum: *priced }
     }
 
     #[inline]
-    fn put(&mut self, slot: Slot, line: Line) {
+    fn put(&mut self, slot: Slot, line: PriceIndex) {
         let entry = &mut self.entries[slot.index()];
-        debug_assert!(entry.line == Line::NONE, "a slot waits already");
+        debug_assert!(entry.line == PriceIndex::NONE, "a slot waits already");
         entry.line = line;
     }
 
     /// Links a request behind another one, without updating the queue.
     #[inline]
-    pub(crate) fn link(&mut self, tail: Slot, slot: Slot, line: Line) {
+    pub(crate) fn link(&mut self, tail: Slot, slot: Slot, line: PriceIndex) {
         self.put(slot, line);
         self.entries[tail.index()].next = slot;
     }
@@ -112,7 +118,7 @@ impl Requests {
         queue: &mut Queue,
         tail: Slot,
         count: u32,
-        priced: &Priced,
+        priced: &PriceSum,
     ) {
         queue.tail = tail;
         queue.len += count;
@@ -120,21 +126,21 @@ impl Requests {
     }
 
     /// Returns the price-list line of a queue's first request; `None` if the queue is empty.
-    pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
+    pub(crate) fn first(&self, queue: &Queue) -> Option<PriceIndex> {
         (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }
 
     /// Removes the first request of a queue; `priced` is its cost.
-    pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &Priced) -> Slot {
+    pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &PriceSum) -> Slot {
         let mut first = self.take_first(queue, priced);
         self.pop_paid(&mut first)
     }
 
     /// Removes and returns the first request of a queue whose tenant has paid for it; `priced` is
     /// the request's cost.
-    pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
+    pub(crate) fn take_first(&self, queue: &mut Queue, priced: &PriceSum) -> PaidRequests {
         assert!(queue.len > 0, "nobody is first in an empty queue");
-        let first = Paid { head: queue.head, tail: queue.head, left: 1 };
+        let first = PaidRequests { head: queue.head, tail: queue.head, left: 1 };
         queue.head = self.entries[queue.head.index()].next;
         queue.len -= 1;
         queue.sum -= *priced;
@@ -169,8 +175,8 @@ impl Requests {
     }
 
     /// Removes and returns all requests of a queue whose tenant has paid for all of them.
-    pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
-        let paid = Paid { head: queue.head, tail: queue.tail, left: queue.len };
+    pub(crate) fn take_paid(&self, queue: &mut Queue) -> PaidRequests {
+        let paid = PaidRequests { head: queue.head, tail: queue.tail, left: queue.len };
         *queue = Queue::EMPTY;
         paid
     }
@@ -178,7 +184,7 @@ impl Requests {
     /// Moves all requests of a queue to the end of the list of paid requests. The queue may be
     /// empty, if its requests were withdrawn.
     #[inline]
-    pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
+    pub(crate) fn append_paid(&mut self, paid: &mut PaidRequests, queue: &mut Queue) {
         if queue.len == 0 {
             return;
         }
@@ -193,7 +199,7 @@ impl Requests {
 
     /// Pops the first paid request; there must be one.
     #[inline]
-    pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
+    pub(crate) fn pop_paid(&mut self, paid: &mut PaidRequests) -> Slot {
         debug_assert!(paid.left > 0, "nobody is behind the last");
         let first = paid.head;
         paid.head = self.entries[first.index()].next;
@@ -206,13 +212,18 @@ impl Requests {
     #[inline]
     fn vacate(&mut self, slot: Slot) {
         if cfg!(debug_assertions) {
-            self.entries[slot.index()].line = Line::NONE;
+            self.entries[slot.index()].line = PriceIndex::NONE;
         }
     }
 
     /// Puts paid but unsubmitted requests back to the front of their queue. Returns their cost.
-    pub(crate) fn put_back(&mut self, queue: &mut Queue, paid: Paid, cost: &CostModel) -> Priced {
-        let mut sum = Priced::NOTHING;
+    pub(crate) fn put_back(
+        &mut self,
+        queue: &mut Queue,
+        paid: PaidRequests,
+        cost: &CostModel,
+    ) -> PriceSum {
+        let mut sum = PriceSum::NOTHING;
         let (mut at, mut last) = (paid.head, None);
         for _ in 0..paid.left {
             let entry = &self.entries[at.index()];
@@ -233,7 +244,7 @@ impl Requests {
 
     /// Computes the price of a queue's requests anew.
     pub(crate) fn reprice(&self, queue: &mut Queue, cost: &CostModel) {
-        queue.sum = Priced::NOTHING;
+        queue.sum = PriceSum::NOTHING;
         let mut at = queue.head;
         for _ in 0..queue.len {
             let entry = &self.entries[at.index()];
@@ -247,7 +258,7 @@ impl Requests {
 mod tests {
     use super::*;
     use crate::Load;
-    use contract::{Kind, SlotTable};
+    use contract::{IoKind, SlotTable};
 
     #[test]
     fn what_is_withdrawn_is_as_if_it_had_never_come() {
@@ -257,7 +268,7 @@ mod tests {
         for wanted in 0..32_u32 {
             let mut requests = Requests::new(5);
             let mut queue = Queue::EMPTY;
-            let line = Line::of(Kind::Write, 4096);
+            let line = PriceIndex::of(IoKind::Write, 4096);
             for slot in slots {
                 requests.push(&mut queue, slot, line, cost.priced(line));
             }
@@ -275,15 +286,15 @@ mod tests {
             for slot in stayed {
                 assert_eq!(requests.pop(&mut queue, cost.priced(line)), slot);
             }
-            assert_eq!((queue.len, queue.sum), (0, Priced::NOTHING));
+            assert_eq!((queue.len, queue.sum), (0, PriceSum::NOTHING));
         }
     }
 
     #[test]
     fn a_queue_that_was_emptied_adds_nothing_to_what_is_paid() {
         let cost = CostModel::linear(1_000, 50).unwrap();
-        let (mut slots, line) = (SlotTable::new(2), Line::of(Kind::Read, 4096));
-        let (mut requests, mut paid) = (Requests::new(2), Paid::NONE);
+        let (mut slots, line) = (SlotTable::new(2), PriceIndex::of(IoKind::Read, 4096));
+        let (mut requests, mut paid) = (Requests::new(2), PaidRequests::NONE);
         let mut expected = Vec::new();
         for _ in 0..2 {
             let slot = slots.insert(()).unwrap();
@@ -304,14 +315,14 @@ mod tests {
         let mut requests = Requests::new(4);
         let mut queue = Queue::EMPTY;
         let mut push = |requests: &mut Requests, queue: &mut Queue, kind| {
-            let (slot, line) = (slots.insert(()).unwrap(), Line::of(kind, 4096));
+            let (slot, line) = (slots.insert(()).unwrap(), PriceIndex::of(kind, 4096));
             requests.push(queue, slot, line, cost.priced(line));
             slot
         };
-        let first = push(&mut requests, &mut queue, Kind::Read);
-        let second = push(&mut requests, &mut queue, Kind::Write);
+        let first = push(&mut requests, &mut queue, IoKind::Read);
+        let second = push(&mut requests, &mut queue, IoKind::Write);
         let mut paid = requests.take_paid(&mut queue);
-        let third = push(&mut requests, &mut queue, Kind::Read);
+        let third = push(&mut requests, &mut queue, IoKind::Read);
         assert_eq!(requests.pop_paid(&mut paid), first);
         let back = requests.put_back(&mut queue, paid, &cost);
         assert_eq!((back.under(Load::Mixed), back.reads(), back.writes()), (1_000, 0, 1));
@@ -324,7 +335,7 @@ mod tests {
             requests.pop(queue, dearer.priced(line))
         };
         assert_eq!([pop(&mut queue), pop(&mut queue)], [second, third]);
-        assert_eq!((queue.len, queue.sum), (0, Priced::NOTHING));
+        assert_eq!((queue.len, queue.sum), (0, PriceSum::NOTHING));
         assert!(requests.first(&queue).is_none());
     }
 }

@@ -8,8 +8,8 @@ use core::ops::AddAssign;
 
 use contract::Instant;
 
-use crate::cost_model::{Load, Priced};
-use crate::requests::Paid;
+use crate::cost_model::{Load, PriceSum};
+use crate::requests::PaidRequests;
 use crate::shared::Shared;
 use crate::tenant::{Class, Terms};
 use crate::units::ROUND_NANOS_MAX;
@@ -68,7 +68,7 @@ impl Phase {
 
 /// The means by which the visited tenant pays for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum PaymentSource {
     /// The visited tenant may not pay for requests, because its class has no turn in this phase of
     /// the round.
     Nothing,
@@ -83,7 +83,7 @@ pub(crate) enum Means {
 
 /// The counts of the requests that were submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedCounts {
     /// The units that were paid for the requests.
     pub(crate) units: u64,
     /// The number of reads.
@@ -94,9 +94,9 @@ pub(crate) struct Submitted {
     pub(crate) tax: u64,
 }
 
-impl AddAssign for Submitted {
+impl AddAssign for SubmittedCounts {
     #[inline]
-    fn add_assign(&mut self, other: Submitted) {
+    fn add_assign(&mut self, other: SubmittedCounts) {
         self.units += other.units;
         self.reads += other.reads;
         self.writes += other.writes;
@@ -116,12 +116,12 @@ struct Visit {
     is_turn_used: bool,
     /// The tenant's class and rate; `None` until the visit is opened.
     terms: Option<Terms>,
-    /// The means by which the tenant pays; [`Means::Nothing`] until the visit is opened.
-    means: Means,
+    /// The means by which the tenant pays; [`PaymentSource::Nothing`] until the visit is opened.
+    means: PaymentSource,
     /// Requests that are paid and not submitted yet.
-    paid: Paid,
+    paid: PaidRequests,
     /// The price of all requests that the visited tenant has paid for in this visit.
-    spent: Priced,
+    spent: PriceSum,
 }
 
 impl Visit {
@@ -131,9 +131,9 @@ impl Visit {
         first: 0,
         is_turn_used: false,
         terms: None,
-        means: Means::Nothing,
-        paid: Paid::NONE,
-        spent: Priced::NOTHING,
+        means: PaymentSource::Nothing,
+        paid: PaidRequests::NONE,
+        spent: PriceSum::NOTHING,
     };
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Round {
     due: i64,
     /// Nanoseconds until the first blocked tenant can submit.
     wait: u64,
-    submitted: Submitted,
+    submitted: SubmittedCounts,
     /// Number of tenants whose requests were submitted without a full visit ("the short way") in
     /// this round.
     short: u32,
@@ -178,7 +178,7 @@ impl Round {
             share: 0,
             due: 0,
             wait: u64::MAX,
-            submitted: Submitted::default(),
+            submitted: SubmittedCounts::default(),
             short: 0,
             is_measuring: false,
             is_failing_fast: false,
@@ -203,12 +203,12 @@ impl Round {
         self.load = shared.read_ratio.load();
         self.share = shared.share();
         self.wait = u64::MAX;
-        self.submitted = Submitted::default();
+        self.submitted = SubmittedCounts::default();
     }
 
     /// Begins to submit the requests of idle tenants that are submitted without a visit (the "short
     /// way").
-    pub(crate) fn start_express(&mut self, paid: Paid) {
+    pub(crate) fn start_express(&mut self, paid: PaidRequests) {
         self.phase = Phase::Express;
         self.visit = Visit { paid, ..Visit::NOBODY };
     }
@@ -232,7 +232,7 @@ impl Round {
     }
 
     /// Opens the visit of a tenant with these terms.
-    pub(crate) fn open(&mut self, terms: Terms, means: Means) {
+    pub(crate) fn open(&mut self, terms: Terms, means: PaymentSource) {
         (self.visit.terms, self.visit.means) = (Some(terms), means);
     }
 
@@ -247,44 +247,44 @@ impl Round {
         let visit = &mut self.visit;
         visit.tenant = tenant;
         visit.left -= 1;
-        (visit.terms, visit.means) = (None, Means::Nothing);
+        (visit.terms, visit.means) = (None, PaymentSource::Nothing);
     }
 
     /// Notes requests that the visited tenant has paid for.
     #[inline]
-    pub(crate) fn add_paid(&mut self, paid: Paid, spent: Priced) {
+    pub(crate) fn add_paid(&mut self, paid: PaidRequests, spent: PriceSum) {
         self.visit.paid = paid;
         self.visit.spent += spent;
     }
 
     /// Notes that the visited tenant got a payment back.
-    pub(crate) fn take_back(&mut self, spent: Priced) {
+    pub(crate) fn take_back(&mut self, spent: PriceSum) {
         self.visit.spent -= spent;
     }
 
     /// Takes out the requests that are paid and not submitted.
-    pub(crate) fn take_paid(&mut self) -> Paid {
-        core::mem::replace(&mut self.visit.paid, Paid::NONE)
+    pub(crate) fn take_paid(&mut self) -> PaidRequests {
+        core::mem::replace(&mut self.visit.paid, PaidRequests::NONE)
     }
 
     /// Returns the price and number of requests that the visited tenant has paid for, and adds them
     /// to the round's counts.
-    pub(crate) fn count_visit(&mut self) -> Submitted {
-        let spent = core::mem::replace(&mut self.visit.spent, Priced::NOTHING);
+    pub(crate) fn count_visit(&mut self) -> SubmittedCounts {
+        let spent = core::mem::replace(&mut self.visit.spent, PriceSum::NOTHING);
         let submitted = self.sum_of(&spent);
         self.add(submitted);
         submitted
     }
 
     /// Adds to the counts of this round's submitted requests.
-    pub(crate) fn add(&mut self, submitted: Submitted) {
+    pub(crate) fn add(&mut self, submitted: SubmittedCounts) {
         self.submitted += submitted;
     }
 
     /// Returns the price of requests under this round's load, and their number.
     #[inline]
-    pub(crate) fn sum_of(&self, priced: &Priced) -> Submitted {
-        Submitted {
+    pub(crate) fn sum_of(&self, priced: &PriceSum) -> SubmittedCounts {
+        SubmittedCounts {
             units: priced.under(self.load),
             reads: priced.reads(),
             writes: priced.writes(),
@@ -305,7 +305,7 @@ impl Round {
 
     /// Returns the requests that are paid and not submitted.
     #[inline]
-    pub(crate) fn paid_mut(&mut self) -> &mut Paid {
+    pub(crate) fn paid_mut(&mut self) -> &mut PaidRequests {
         &mut self.visit.paid
     }
 
@@ -358,7 +358,7 @@ impl Round {
     }
 
     /// Returns how the visited tenant pays.
-    pub(crate) fn means(&self) -> Means {
+    pub(crate) fn means(&self) -> PaymentSource {
         self.visit.means
     }
 
@@ -391,7 +391,7 @@ impl Round {
         self.wait
     }
 
-    pub(crate) fn submitted(&self) -> Submitted {
+    pub(crate) fn submitted(&self) -> SubmittedCounts {
         self.submitted
     }
 
@@ -407,7 +407,7 @@ impl Round {
     /// Returns `true` if the visited tenant may not submit all of these requests, because writes of
     /// best-effort tenants wait for space in the device.
     #[inline]
-    pub(crate) fn holds(&self, requests: &Priced) -> bool {
+    pub(crate) fn holds(&self, requests: &PriceSum) -> bool {
         self.is_holding_writes && self.is_sharing() && requests.writes() > 0
     }
 
@@ -421,7 +421,7 @@ impl Round {
     /// Returns `true` if the visited tenant pays as best effort.
     #[inline]
     pub(crate) fn is_sharing(&self) -> bool {
-        matches!(self.visit.means, Means::Share(_))
+        matches!(self.visit.means, PaymentSource::Share(_))
     }
 
     /// Returns `true` while writes of best-effort tenants wait for space in the device.
@@ -482,20 +482,20 @@ mod tests {
     #[test]
     fn a_round_counts_what_was_paid_and_not_taken_back() {
         let cost = crate::CostModel::linear(1_000, 50).unwrap();
-        let line = crate::cost_model::Line::of(contract::Kind::Write, 4096);
+        let line = crate::cost_model::PriceIndex::of(contract::IoKind::Write, 4096);
         let one = *cost.priced(line);
         let mut round = Round::new();
         round.start(Phase::Critical, 0, 1);
-        round.add_paid(Paid::NONE, one.times(3));
+        round.add_paid(PaidRequests::NONE, one.times(3));
         round.take_back(one);
         assert_eq!(
             round.count_visit(),
-            Submitted { units: 2_000, writes: 2, ..Submitted::default() }
+            SubmittedCounts { units: 2_000, writes: 2, ..SubmittedCounts::default() }
         );
-        assert_eq!(round.count_visit(), Submitted::default());
+        assert_eq!(round.count_visit(), SubmittedCounts::default());
         assert_eq!(
             round.submitted(),
-            Submitted { units: 2_000, writes: 2, ..Submitted::default() }
+            SubmittedCounts { units: 2_000, writes: 2, ..SubmittedCounts::default() }
         );
     }
 

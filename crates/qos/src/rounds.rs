@@ -11,7 +11,7 @@ pub const WORKERS_MAX: usize = 32;
 
 /// The state of the cycle of all workers' rounds after one worker has marked its round as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum CycleState {
     /// Some workers have not had their round yet.
     Running,
     /// All workers have finished their round of the cycle. Only the worker that finishes last gets
@@ -48,27 +48,27 @@ impl Rounds {
     }
 
     /// Marks a worker's round as done. Marks of a worker outside the set have no effect.
-    pub fn mark(&self, worker: usize) -> Turn {
+    pub fn mark(&self, worker: usize) -> CycleState {
         self.update(|members, marked| (members, marked | (bit(worker) & members)))
     }
 
-    /// Removes a worker, which may complete the cycle for the others. Returns [`Turn::Alone`] if it
-    /// was the last member, or if only one member remains, which had its round.
-    pub fn leave(&self, worker: usize) -> Turn {
+    /// Removes a worker, which may complete the cycle for the others. Returns [`CycleState::Alone`]
+    /// if it was the last member, or if only one member remains, which had its round.
+    pub fn leave(&self, worker: usize) -> CycleState {
         self.update(|members, marked| (members & !bit(worker), marked & !bit(worker)))
     }
 
     /// Applies a change to the members and the marks. Clears the marks if all members have one.
-    fn update(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> Turn {
+    fn update(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> CycleState {
         let mut word = self.word.load(Acquire);
         loop {
             let (members, marked) = change(word as u32, (word >> 32) as u32);
             let turn = match members.count_ones() {
-                _ if marked != members || word == 0 => Turn::Running,
-                0 | 1 => Turn::Alone,
-                _ => Turn::Over,
+                _ if marked != members || word == 0 => CycleState::Running,
+                0 | 1 => CycleState::Alone,
+                _ => CycleState::Over,
             };
-            let marked = if turn == Turn::Running { marked } else { 0 };
+            let marked = if turn == CycleState::Running { marked } else { 0 };
             let next = u64::from(marked) << 32 | u64::from(members);
             if next == word {
                 return turn;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_last_one_completes_the_turn() {
-        use Turn::{Alone, Over, Running};
+        use CycleState::{Alone, Over, Running};
         let rounds = Rounds::new();
         rounds.join(0);
         assert_eq!([rounds.mark(0), rounds.mark(0)], [Alone, Alone]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn who_parks_holds_nobody_up() {
-        use Turn::{Alone, Running};
+        use CycleState::{Alone, Running};
         let rounds = Rounds::new();
         assert_eq!([rounds.mark(3), rounds.leave(3)], [Running, Running]);
         rounds.join(0);

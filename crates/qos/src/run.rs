@@ -4,9 +4,9 @@
 //! are only linked, and are counted, priced and checked against bounds together when the run ends,
 //! before a queue is read. This module deliberately leaves out the queues (`requests.rs`).
 
-use contract::{Kind, Slot};
+use contract::{IoKind, Slot};
 
-use crate::cost_model::Line;
+use crate::cost_model::PriceIndex;
 use crate::requests::Requests;
 
 /// The run of the requests that a scheduler queued last.
@@ -14,7 +14,7 @@ use crate::requests::Requests;
 pub(crate) struct Run {
     pub(crate) tenant: u32,
     /// The price-list line of each request.
-    pub(crate) line: Line,
+    pub(crate) line: PriceIndex,
     /// Kind and size of the requests, as [`key`] encodes them; [`NO_KEY`] when no request may
     /// follow.
     key: u64,
@@ -29,7 +29,7 @@ impl Run {
     /// A run that has ended.
     pub(crate) const OVER: Run = Run {
         tenant: 0,
-        line: Line::NONE,
+        line: PriceIndex::NONE,
         key: NO_KEY,
         tail: Slot::from_bits(u32::MAX),
         room: 0,
@@ -40,7 +40,7 @@ impl Run {
     /// requests may follow.
     pub(crate) fn new(
         tenant: u32,
-        (kind, bytes, line): (Kind, usize, Line),
+        (kind, bytes, line): (IoKind, usize, PriceIndex),
         first: Slot,
         most: u32,
     ) -> Run {
@@ -76,7 +76,7 @@ impl Run {
         &mut self,
         requests: &mut Requests,
         tenant: u32,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> bool {
@@ -98,7 +98,7 @@ const NO_KEY: u64 = u64::MAX;
 
 /// Returns kind and size as one number.
 #[inline]
-fn key(kind: Kind, bytes: usize) -> u64 {
+fn key(kind: IoKind, bytes: usize) -> u64 {
     (bytes as u64) << 2 | kind as u64
 }
 
@@ -106,7 +106,7 @@ fn key(kind: Kind, bytes: usize) -> u64 {
 mod tests {
     use alloc::vec::Vec;
 
-    use contract::{Instant, Kind, Scheduler, Slot, SlotTable, TenantId};
+    use contract::{Instant, IoKind, Scheduler, Slot, SlotTable, TenantId};
 
     use crate::{DeviceModel, QueueLimits, Registry, TokenScheduler};
 
@@ -127,7 +127,7 @@ mod tests {
         scheduler: &mut TokenScheduler,
         slots: &mut SlotTable<()>,
         tenant: u32,
-        kind: Kind,
+        kind: IoKind,
         count: usize,
     ) -> Vec<Slot> {
         let mut enqueue = |_| {
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn requests_of_a_run_are_counted_bounded_and_kept_in_their_order() {
         let (registry, mut scheduler, mut slots) = bed();
-        let mut ours = queue(&mut scheduler, &mut slots, 0, Kind::Read, 5);
+        let mut ours = queue(&mut scheduler, &mut slots, 0, IoKind::Read, 5);
         assert_eq!((scheduler.queued(), scheduler.queued_of(TenantId(0))), (5, 5));
-        ours.extend(queue(&mut scheduler, &mut slots, 0, Kind::Write, 3));
-        let others = queue(&mut scheduler, &mut slots, 1, Kind::Read, 4);
+        ours.extend(queue(&mut scheduler, &mut slots, 0, IoKind::Write, 3));
+        let others = queue(&mut scheduler, &mut slots, 1, IoKind::Read, 4);
         // As many as its bound leaves, whatever comes between.
-        ours.extend(queue(&mut scheduler, &mut slots, 0, Kind::Read, 9));
+        ours.extend(queue(&mut scheduler, &mut slots, 0, IoKind::Read, 9));
         assert_eq!((ours.len(), others.len()), (OF_TENANT as usize, 4));
         assert_eq!((scheduler.queued(), scheduler.queued_of(TenantId(1))), (14, 4));
         let mut left = Vec::new();
@@ -167,10 +167,10 @@ mod tests {
         let (_, mut scheduler, mut slots) = bed();
         scheduler.begin_round(Instant::from_nanos(1_000_000));
         scheduler.begin_round(Instant::from_nanos(2_000_000));
-        let first = queue(&mut scheduler, &mut slots, 0, Kind::Read, 1);
+        let first = queue(&mut scheduler, &mut slots, 0, IoKind::Read, 1);
         scheduler.begin_round(Instant::from_nanos(3_000_000));
         assert_eq!(scheduler.next(), Some(first[0]));
-        let more = queue(&mut scheduler, &mut slots, 0, Kind::Read, 4);
+        let more = queue(&mut scheduler, &mut slots, 0, IoKind::Read, 4);
         assert_eq!(scheduler.queued(), 4);
         assert_eq!(core::iter::from_fn(|| scheduler.next()).count(), 0, "it was not held");
         scheduler.begin_round(Instant::from_nanos(4_000_000));

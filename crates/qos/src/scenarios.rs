@@ -4,10 +4,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
+use contract::{Instant, IoKind, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::units::ROUND_NANOS_MAX;
-use crate::{Adjustment, DeviceModel, Portion, QueueLimits, Registry, TokenScheduler};
+use crate::{Adjustment, DeviceModel, FairShare, QueueLimits, Registry, TokenScheduler};
 
 /// A tenant's load: requests at a steady rate (open loop), or a constant number of waiting
 /// requests.
@@ -37,7 +37,7 @@ fn critical(iops: u32, read_percent: u8) -> Option<Slo> {
 
 /// The result of a scenario.
 #[derive(Debug)]
-struct Outcome {
+struct ScenarioResult {
     /// Requests that were submitted, of each client.
     submitted: Vec<u64>,
     /// Tokens (units / 100) that were spent, of each client.
@@ -48,7 +48,7 @@ struct Outcome {
     device_tokens: f64,
 }
 
-impl Outcome {
+impl ScenarioResult {
     fn iops(&self, client: usize) -> f64 {
         self.submitted[client] as f64 / self.seconds
     }
@@ -76,7 +76,7 @@ struct World {
     clients: Vec<Client>,
     /// Number of requests that each client has made.
     made: Vec<u64>,
-    outcome: Outcome,
+    outcome: ScenarioResult,
     now: u64,
     /// Nanoseconds between two turns.
     turn_nanos: u64,
@@ -93,7 +93,7 @@ impl World {
             scheduler: registry.scheduler(number, limits),
             table: SlotTable::new(limits.slots),
         };
-        let outcome = Outcome {
+        let outcome = ScenarioResult {
             submitted: vec![0; clients.len()],
             tokens: vec![],
             waited: vec![0; clients.len()],
@@ -131,7 +131,7 @@ impl World {
             }
             // Reads and writes spread evenly, writes late in a hundred.
             let turn = self.made[number] * 61 % 100;
-            let kind = if turn < client.read_percent { Kind::Read } else { Kind::Write };
+            let kind = if turn < client.read_percent { IoKind::Read } else { IoKind::Write };
             let Ok(slot) = worker.table.insert((number, self.now)) else { return };
             if worker.scheduler.enqueue(tenant, kind, client.bytes, slot).is_err() {
                 worker.table.remove(slot);
@@ -164,7 +164,7 @@ impl World {
         self.now += self.turn_nanos;
     }
 
-    fn run(mut self, millis: u64) -> Outcome {
+    fn run(mut self, millis: u64) -> ScenarioResult {
         let end = self.now + millis * 1_000_000;
         while self.now < end {
             self.turn();
@@ -177,7 +177,7 @@ impl World {
 }
 
 /// Runs the scenario of the paper's Figure 5 with its four tenants; B issues `b` IOPS.
-fn figure_five(b: u64) -> Outcome {
+fn figure_five(b: u64) -> ScenarioResult {
     let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
         client(critical(120_000, 100), Load::Rate(120_000), 100),
@@ -397,7 +397,7 @@ fn weights_and_caps_bound_best_effort() {
     ];
     let mut world = World::new(&clients, 1);
     let mut portion = |tenant, weight, cap: Option<u64>| {
-        let portion = Portion { weight, cap: cap.map(|tokens| tokens * 100) };
+        let portion = FairShare { weight, cap: cap.map(|tokens| tokens * 100) };
         world.registry.set_portion(TenantId(tenant), portion, Instant::ZERO).unwrap();
     };
     portion(1, 3, None);
@@ -417,7 +417,7 @@ fn weights_and_caps_bound_best_effort() {
 fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
     let greedy = || Client { workers: &[0, 1], ..client(None, Load::Backlog(256), 80) };
     let mut world = World::new(&[greedy(), greedy()], 2);
-    let portion = Portion { weight: 1, cap: Some(20_000 * 100) };
+    let portion = FairShare { weight: 1, cap: Some(20_000 * 100) };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
     let outcome = world.run(500);
     assert!(within(outcome.rate(0), 20_000.0, 0.02), "{outcome:?}");
@@ -428,7 +428,7 @@ fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
 fn weights_alone_are_exact() {
     let greedy = || client(None, Load::Backlog(256), 80);
     let mut world = World::new(&[greedy(), greedy()], 1);
-    let portion = Portion { weight: 4, cap: None };
+    let portion = FairShare { weight: 4, cap: None };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
     let outcome = world.run(500);
     assert!(within(outcome.rate(0), 4.0 * outcome.rate(1), 0.01), "{outcome:?}");
@@ -471,14 +471,14 @@ fn what_was_not_submitted_is_anybodys() {
                 while order.queued_of(tenant) < 128 {
                     let slot = slots.insert(()).unwrap();
                     owner[slot.index()] = tenant;
-                    order.enqueue(tenant, Kind::Write, 4096, slot).unwrap();
+                    order.enqueue(tenant, IoKind::Write, 4096, slot).unwrap();
                 }
             }
             order.begin_round(Instant::from_nanos(round * 100_000));
             while let Some(slot) = order.next() {
                 slots.remove(slot);
                 match owner[slot.index()] == gone {
-                    true if refunds => order.refund(Kind::Write, 4096),
+                    true if refunds => order.refund(IoKind::Write, 4096),
                     true => {}
                     false => served += 1,
                 }
@@ -500,7 +500,7 @@ fn reads_in_ten_ms(registry: &Registry, tenant: TenantId, start: u64) -> u64 {
     for tenant in [tenant, other] {
         for _ in 0..9_000 {
             let slot = slots.insert(()).unwrap();
-            scheduler.enqueue(tenant, Kind::Read, 4096, slot).unwrap();
+            scheduler.enqueue(tenant, IoKind::Read, 4096, slot).unwrap();
         }
     }
     let before = registry.shared().usage(tenant).reads;
@@ -558,7 +558,7 @@ fn donations_at_a_start_are_no_burst() {
         while scheduler.next().is_some() {}
         for _ in 0..9_000 {
             let slot = slots.insert(()).unwrap();
-            scheduler.enqueue(greedy, Kind::Read, 4096, slot).unwrap();
+            scheduler.enqueue(greedy, IoKind::Read, 4096, slot).unwrap();
         }
         for round in 0..=400 {
             let passed = round * 50_000;

@@ -5,7 +5,7 @@
 //! write, and pays what the device has read and written of its own accord. The tax follows the
 //! measured chores for each page of hosts; promises are priced with the chores of uniform writes.
 
-use contract::{ChoreRate, Chored, Kind};
+use contract::{ChoreCounters, ChoreRate, IoKind};
 
 use crate::cost_model::{CostModel, PAGE_BYTES, TAX_MAX};
 use crate::ledger::Totals;
@@ -35,12 +35,12 @@ pub struct ChoreView {
     /// The tax with which promises are priced, in units.
     pub promised_tax: u32,
     /// The counts of the device's background work that were charged last.
-    pub done: Chored,
+    pub done: ChoreCounters,
 }
 
 /// The treasury of a device: sets the tax on writes, and pays for background work.
 #[derive(Debug)]
-pub(crate) struct Treasury {
+pub(crate) struct WriteTax {
     /// The averages of the device's background work; `None` for a device without any.
     collector: Option<Collector>,
     /// The present prices, without the tax.
@@ -49,10 +49,10 @@ pub(crate) struct Treasury {
     is_on: bool,
 }
 
-impl Treasury {
+impl WriteTax {
     /// Creates the treasury of a device without background work.
-    pub(crate) fn new(cost: &CostModel) -> Treasury {
-        Treasury { collector: None, untaxed: cost.clone(), is_on: true }
+    pub(crate) fn new(cost: &CostModel) -> WriteTax {
+        WriteTax { collector: None, untaxed: cost.clone(), is_on: true }
     }
 
     /// Restarts the averages of the background work for a device of `pages` pages. `uniform` is the
@@ -88,7 +88,7 @@ impl Treasury {
     /// the bucket, then from the loan, at the cost of best-effort tenants; the rest is written off.
     pub(crate) fn charge(
         &mut self,
-        done: Chored,
+        done: ChoreCounters,
         rate: u64,
         shared: &Shared,
         totals: &mut Totals,
@@ -131,7 +131,7 @@ fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
         let bytes = RUN_PAGES as usize * PAGE_BYTES;
         u64::from(cost.cost(kind, bytes).mixed)
     };
-    (read_pages * run(Kind::Read) + written_pages * run(Kind::Write)).div_ceil(RUN_PAGES)
+    (read_pages * run(IoKind::Read) + written_pages * run(IoKind::Write)).div_ceil(RUN_PAGES)
 }
 
 /// The state of a device's background work and of the tax that pays for it.
@@ -141,7 +141,7 @@ struct Collector {
     uniform: ChoreRate,
     /// The number of pages, written by hosts, over which the background work is averaged.
     horizon: f64,
-    seen: Chored,
+    seen: ChoreCounters,
     /// The pages that hosts wrote, and those that the background work read and wrote. Their weight
     /// falls with each page that hosts write. The first number stays at the horizon.
     recent: [f64; 3],
@@ -152,13 +152,13 @@ impl Collector {
     fn new(uniform: ChoreRate, pages: u64) -> Collector {
         let (least, most) = (*HORIZON_PAGES.start(), *HORIZON_PAGES.end());
         let horizon = (pages / HORIZON_PART).clamp(least, most) as f64;
-        Collector { uniform, horizon, seen: Chored::default(), recent: [horizon, 0.0, 0.0] }
+        Collector { uniform, horizon, seen: ChoreCounters::default(), recent: [horizon, 0.0, 0.0] }
     }
 
     /// Notes the work that the device has done until now. Returns the price of the new work, at
     /// prices without a tax.
-    fn note(&mut self, done: Chored, cost: &CostModel) -> u64 {
-        let Chored { host_pages, read_pages, written_pages, .. } = self.seen;
+    fn note(&mut self, done: ChoreCounters, cost: &CostModel) -> u64 {
+        let ChoreCounters { host_pages, read_pages, written_pages, .. } = self.seen;
         let host = done.host_pages.saturating_sub(host_pages);
         let read = done.read_pages.saturating_sub(read_pages);
         let written = done.written_pages.saturating_sub(written_pages);
@@ -208,7 +208,7 @@ mod tests {
     fn the_tax_follows_the_chores() {
         let mut collector = Collector::new(UNIFORM, 1 << 20);
         assert_eq!((collector.tax(&cost()), collector.promised_tax(&cost())), (0, 8_900));
-        let mut done = Chored::default();
+        let mut done = ChoreCounters::default();
         for _ in 0..200 {
             done.host_pages += 1_000;
             done.read_pages += 4_000;
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_long_history_is_forgotten_within_a_few_horizons() {
         let mut collector = Collector::new(UNIFORM, 1 << 20);
-        let history = Chored { host_pages: 1 << 30, ..Chored::default() };
+        let history = ChoreCounters { host_pages: 1 << 30, ..ChoreCounters::default() };
         let mut done = history;
         collector.note(done, &cost());
         while done.host_pages < history.host_pages + 4 * (1 << 20) / HORIZON_PART {
@@ -242,7 +242,10 @@ mod tests {
     fn a_write_pays_no_more_than_what_promises_reckon_with() {
         let mut collector = Collector::new(UNIFORM, 0);
         let written_pages = 1 << 40;
-        collector.note(Chored { host_pages: 1, written_pages, ..Chored::default() }, &cost());
+        collector.note(
+            ChoreCounters { host_pages: 1, written_pages, ..ChoreCounters::default() },
+            &cost(),
+        );
         assert_eq!(collector.tax(&cost()), 8_900);
         let endless = ChoreRate { written_permille: u32::MAX, ..UNIFORM };
         assert_eq!(Collector::new(endless, 0).promised_tax(&cost()), TAX_MAX);

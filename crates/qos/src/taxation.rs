@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contract::{ChoreRate, Chored, Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
+use contract::{ChoreCounters, ChoreRate, Instant, IoKind, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::admission::Refusal;
 use crate::units::nano;
@@ -17,23 +17,30 @@ const UNIFORM: ChoreRate = ChoreRate { read_permille: 9_000, written_permille: 8
 const ROUND_NANOS: u64 = 100_000;
 
 /// Device A with its tenants, one worker, and the chores that its writes cause.
-struct Bed {
+struct TaxationFixture {
     registry: Registry,
     scheduler: TokenScheduler,
-    slots: SlotTable<(TenantId, Kind)>,
+    slots: SlotTable<(TenantId, IoKind)>,
     now: Instant,
-    done: Chored,
+    done: ChoreCounters,
     /// The number of pages that the device moves for each page that hosts write.
     moved: u64,
 }
 
-impl Bed {
-    fn new() -> Bed {
+impl TaxationFixture {
+    fn new() -> TaxationFixture {
         let mut registry = Registry::new(DeviceModel::device_a(), 8);
         registry.taxes().expect(UNIFORM, 0, Instant::ZERO);
         let scheduler = registry.scheduler(0, QueueLimits { slots: 4096, of_tenant: 1024 });
         let (slots, now) = (SlotTable::new(4096), Instant::from_nanos(1_000_000));
-        Bed { registry, scheduler, slots, now, done: Chored::default(), moved: 8 }
+        TaxationFixture {
+            registry,
+            scheduler,
+            slots,
+            now,
+            done: ChoreCounters::default(),
+            moved: 8,
+        }
     }
 
     fn register(&mut self, slo: Option<Slo>) -> TenantId {
@@ -42,7 +49,7 @@ impl Bed {
 
     /// Runs rounds for so many milliseconds, in which these tenants always have requests. Returns
     /// the number of requests that each submitted.
-    fn run(&mut self, millis: u64, demands: &[(TenantId, Kind)]) -> Vec<u64> {
+    fn run(&mut self, millis: u64, demands: &[(TenantId, IoKind)]) -> Vec<u64> {
         let mut counts = vec![0; demands.len()];
         for round in 0..millis * 1_000_000 / ROUND_NANOS {
             for &(tenant, kind) in demands {
@@ -57,7 +64,7 @@ impl Bed {
                 let submitted = self.slots.remove(slot);
                 let n = demands.iter().position(|demand| *demand == submitted);
                 n.into_iter().for_each(|n| counts[n] += 1);
-                if submitted.1 == Kind::Write {
+                if submitted.1 == IoKind::Write {
                     self.done.host_pages += 1;
                     self.done.read_pages += self.moved;
                     self.done.written_pages += self.moved;
@@ -86,7 +93,7 @@ impl Bed {
 
 #[test]
 fn promises_reckon_with_the_chores_of_uniform_writes() {
-    let mut bed = Bed::new();
+    let mut bed = TaxationFixture::new();
     let slo = |iops| Some(Slo::new(500, iops, 50));
     // A pair of a read and a write costs 1 + 10 tokens, and 89 of tax, of 420 K.
     let Err(Refusal::TooMuch(_)) = bed.registry.register(slo(8_600), bed.now) else {
@@ -101,10 +108,10 @@ fn promises_reckon_with_the_chores_of_uniform_writes() {
 
 #[test]
 fn writers_pay_and_readers_do_not() {
-    let mut bed = Bed::new();
+    let mut bed = TaxationFixture::new();
     bed.register(Some(Slo::new(500, 100, 100)));
     let [reader, writer] = [None; 2].map(|none| bed.register(none));
-    let demands = [(reader, Kind::Read), (writer, Kind::Write)];
+    let demands = [(reader, IoKind::Read), (writer, IoKind::Write)];
     bed.run(5_000, &demands);
     // Eight pages read and written for each page of hosts.
     assert_eq!(bed.tax(), 8 * (100 + 1_000));
@@ -127,11 +134,11 @@ fn writers_pay_and_readers_do_not() {
 
 #[test]
 fn best_effort_pays_what_is_not_taxed() {
-    let mut bed = Bed::new();
+    let mut bed = TaxationFixture::new();
     let promised = bed.register(Some(Slo::new(500, 1_000, 0)));
     let [reader, writer] = [None; 2].map(|none| bed.register(none));
     bed.moved = 20;
-    let demands = [(promised, Kind::Write), (reader, Kind::Read), (writer, Kind::Write)];
+    let demands = [(promised, IoKind::Write), (reader, IoKind::Read), (writer, IoKind::Write)];
     bed.run(1_000, &demands);
     assert_eq!(bed.tax(), 8_900, "no more than what promises reckon with");
     let served = bed.run(1_000, &demands);
@@ -145,14 +152,14 @@ fn best_effort_pays_what_is_not_taxed() {
 /// paid off.
 #[test]
 fn a_taxed_write_holds_no_reads_of_its_tenant() {
-    let mut bed = Bed::new();
+    let mut bed = TaxationFixture::new();
     let promised = bed.register(Some(Slo::new(500, 1_000, 80)));
     let writer = bed.register(None);
-    bed.run(5_000, &[(writer, Kind::Write)]);
+    bed.run(5_000, &[(writer, IoKind::Write)]);
     assert_eq!(bed.tax(), 8 * (100 + 1_000));
     // Its tokens of three rounds rest; it sends a write and reads behind it.
-    bed.run(1, &[(writer, Kind::Write)]);
-    for kind in [Kind::Write, Kind::Read, Kind::Read] {
+    bed.run(1, &[(writer, IoKind::Write)]);
+    for kind in [IoKind::Write, IoKind::Read, IoKind::Read] {
         let slot = bed.slots.insert((promised, kind)).unwrap();
         bed.scheduler.enqueue(promised, kind, 4096, slot).unwrap();
     }
@@ -172,10 +179,10 @@ fn a_taxed_write_holds_no_reads_of_its_tenant() {
 
 #[test]
 fn writes_of_best_effort_wait_while_the_device_has_no_space() {
-    let mut bed = Bed::new();
+    let mut bed = TaxationFixture::new();
     let promised = bed.register(Some(Slo::new(500, 1_000, 0)));
     let [reader, writer] = [None; 2].map(|none| bed.register(none));
-    let demands = [(promised, Kind::Write), (reader, Kind::Read), (writer, Kind::Write)];
+    let demands = [(promised, IoKind::Write), (reader, IoKind::Read), (writer, IoKind::Write)];
     bed.run(100, &demands);
     bed.done.is_short = true;
     bed.run(1, &demands);
@@ -189,14 +196,14 @@ fn writes_of_best_effort_wait_while_the_device_has_no_space() {
     let idle = bed.register(None);
     bed.done.is_short = true;
     bed.run(1, &demands);
-    assert_eq!(bed.run(10, &[(idle, Kind::Write)]), [0]);
+    assert_eq!(bed.run(10, &[(idle, IoKind::Write)]), [0]);
 }
 
 #[test]
 fn a_device_without_chores_has_no_tax() {
     let mut registry = Registry::new(DeviceModel::device_a(), 8);
     let before = registry.shared().prices();
-    let done = Chored { host_pages: 1, written_pages: 1 << 20, ..Chored::default() };
+    let done = ChoreCounters { host_pages: 1, written_pages: 1 << 20, ..ChoreCounters::default() };
     registry.taxes().charge(done, Instant::from_nanos(1));
     assert_eq!((registry.shared().prices(), crate::Taxes::view(&registry)), (before, None));
     assert_eq!(registry.totals().spent, 0);

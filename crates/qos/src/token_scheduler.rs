@@ -11,9 +11,9 @@
 //! | 19 to 21 | … and gives the rest to the bucket | `close`, [`Ledger::give_up`] |
 //! | 22, 23 | the bucket expires when every worker has had a round | `end_round`, [`Ledger::close_round`] |
 //!
-//! This file is the *order*: the walk of a round over the queues. A round visits tenants with demand
-//! only; those without are in `idle.rs` of this folder. What a worker asks for is at the end.
-//! docs/explanation/scheduler.md has the derivation and what differs from the published code.
+//! This file is the *order*: the walk of a round over the queues. A round visits tenants with
+//! demand only; those without are in `idle.rs` of this folder. What a worker asks for is at the
+//! end. docs/explanation/scheduler.md has the derivation and what differs from the published code.
 
 mod idle;
 
@@ -21,13 +21,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
+use contract::{Feedback, Instant, IoKind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
-use crate::backlog::LargeHere;
-use crate::cost_model::{CostModel, Priced};
+use crate::backlog::LargeRequestCount;
+use crate::cost_model::{CostModel, PriceSum};
 use crate::ledger::{Demand, Ledger, Totals};
 use crate::queues::{QueueLimits, Queues};
-use crate::round::{Means, Phase, Round};
+use crate::round::{PaymentSource, Phase, Round};
 use crate::shared::Shared;
 use crate::tenant::Class;
 use crate::units::nano;
@@ -43,7 +43,7 @@ pub struct TokenScheduler {
     ledger: Ledger,
     round: Round,
     /// The large requests of best effort that this worker has at the device.
-    large: LargeHere,
+    large: LargeRequestCount,
 }
 
 impl TokenScheduler {
@@ -55,7 +55,7 @@ impl TokenScheduler {
         worker: usize,
         limits: QueueLimits,
     ) -> TokenScheduler {
-        let large = LargeHere::new(cost.write());
+        let large = LargeRequestCount::new(cost.write());
         let queues = Queues::new(shared.tenants_max(), cost, limits);
         TokenScheduler { queues, ledger: Ledger::new(shared, worker), round: Round::new(), large }
     }
@@ -119,7 +119,7 @@ impl TokenScheduler {
         let means = match (self.round.phase(), is_critical) {
             (Phase::Critical, true) => {
                 self.ledger.earn(tenant, terms.rate, all, &self.round);
-                Means::Overdraft
+                PaymentSource::Overdraft
             }
             (Phase::BestEffort | Phase::Again, false) => {
                 let first = self.queues.first(tenant).map_or(0, |first| nano(first.under(load)));
@@ -127,10 +127,10 @@ impl TokenScheduler {
                 if self.ledger.collect(tenant, terms.rate, cap, demand, &self.round) {
                     self.round.use_turn();
                 }
-                Means::Share(cap)
+                PaymentSource::Share(cap)
             }
-            (Phase::Leftovers, true) => Means::Leftovers,
-            _ => Means::Nothing,
+            (Phase::Leftovers, true) => PaymentSource::Leftovers,
+            _ => PaymentSource::Nothing,
         };
         self.round.open(terms, means);
     }
@@ -159,7 +159,7 @@ impl TokenScheduler {
 
     /// Returns `true` if the visited tenant's first request waits, for space in the device or for
     /// the end of other large requests.
-    fn is_held(&self, tenant: u32, first: &Priced) -> bool {
+    fn is_held(&self, tenant: u32, first: &PriceSum) -> bool {
         let most = self.round.large_max();
         let is_large_held = || {
             let size = self.queues.first_size(tenant);
@@ -283,7 +283,7 @@ impl TokenScheduler {
     fn push(
         &mut self,
         tenant: TenantId,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
@@ -302,7 +302,7 @@ impl TokenScheduler {
     fn push_in_time(
         &mut self,
         (tenant, class): (TenantId, Class),
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
@@ -325,7 +325,7 @@ impl Scheduler for TokenScheduler {
     fn enqueue(
         &mut self,
         tenant: TenantId,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
@@ -355,7 +355,7 @@ impl Scheduler for TokenScheduler {
         Some(self.queues.pop_paid(self.round.paid_mut()))
     }
 
-    fn refund(&mut self, kind: Kind, bytes: usize) {
+    fn refund(&mut self, kind: IoKind, bytes: usize) {
         let price = self.queues.price(kind, bytes);
         self.ledger.refund(price.under(self.round.load()), price.tax());
     }
@@ -415,17 +415,17 @@ impl Feedback for TokenScheduler {
         self.round.is_measuring()
     }
 
-    fn began_large(&mut self, kind: Kind, bytes: usize) {
+    fn began_large(&mut self, kind: IoKind, bytes: usize) {
         self.large.begin(&self.ledger.shared().backlog, kind, bytes);
         self.round.use_turn();
     }
 
-    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+    fn ended_large(&mut self, kind: IoKind, bytes: usize) {
         self.large.end(&self.ledger.shared().backlog, kind, bytes);
     }
 
-    fn ended(&mut self, kind: Kind, delay: Duration) {
-        if self.round.is_measuring() && kind == Kind::Read {
+    fn ended(&mut self, kind: IoKind, delay: Duration) {
+        if self.round.is_measuring() && kind == IoKind::Read {
             self.ledger.record_delay(delay);
         }
     }

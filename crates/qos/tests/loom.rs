@@ -7,7 +7,7 @@
 use contract::TryLock;
 use loom::sync::Arc;
 use loom::thread;
-use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
+use nearflash_qos::{Balance, Bucket, CycleState, IdlePool, Loan, Rounds};
 
 /// Checks that each token that is given to a bucket is taken once, expires once, or is still there.
 #[test]
@@ -62,9 +62,9 @@ fn one_worker_completes_the_rounds() {
         let marker = thread::spawn(move || other.mark(1));
         let mine = rounds.mark(0);
         let others = marker.join().unwrap();
-        assert_eq!((mine == Turn::Over) as u32 + (others == Turn::Over) as u32, 1);
+        assert_eq!((mine == CycleState::Over) as u32 + (others == CycleState::Over) as u32, 1);
         // The next turn starts with no marks.
-        assert_eq!([rounds.mark(0), rounds.mark(1)], [Turn::Running, Turn::Over]);
+        assert_eq!([rounds.mark(0), rounds.mark(1)], [CycleState::Running, CycleState::Over]);
     });
 }
 
@@ -80,9 +80,9 @@ fn who_parks_during_a_mark_is_not_waited_for() {
         let parker = thread::spawn(move || other.leave(1));
         let marked = rounds.mark(0);
         let left = parker.join().unwrap();
-        let completed = |turn| (turn != Turn::Running) as u32;
+        let completed = |turn| (turn != CycleState::Running) as u32;
         assert_eq!(completed(marked) + completed(left), 1);
-        assert_eq!(rounds.mark(0), Turn::Alone);
+        assert_eq!(rounds.mark(0), CycleState::Alone);
     });
 }
 

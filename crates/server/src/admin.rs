@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use contract::Happening;
+use contract::ServerEvent;
 use control::admin::{
-    AdminAddress, AdminListener, Caller, Credentials, Inventory, Journal, Outcome, Recalibrator,
-    Record, Router, Running, ServerParts, router, start_audited,
+    AdminAddress, AdminListener, Caller, Credentials, EndpointHandle, Inventory, Journal, Outcome,
+    Recalibrator, Record, Router, ServerParts, router, start_audited,
 };
 use control::{Tenants, WorkerCommands};
 use io::{Listener, TcpOptions, UnixPath};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::audit::AuditFile;
 use crate::config::AdminConfig;
 use crate::credentials::CredentialFiles;
-use crate::live::{Live, Reloaded};
+use crate::live::{LiveConfig, ReloadReport};
 use crate::log;
 use crate::recalibrate::Recalibrations;
 use crate::upgrade::{Role, Socket, Successor};
@@ -26,7 +26,7 @@ mod address;
 
 use address::default_socket;
 pub use address::where_to_look;
-pub(crate) use address::{Wanted, default_place, needs, tls_place};
+pub(crate) use address::{AdminAddresses, default_place, needs, tls_place};
 
 /// The steps of `nice` by which the priority of threads that answer operators is below the
 /// workers'. When both want a processor, a worker gets about ten times the time of an answering
@@ -39,14 +39,14 @@ const MODE: u32 = 0o600;
 /// A running admin API or metrics endpoint. Dropping it removes the file of its Unix socket, if it
 /// has one.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenEndpoint {
     listener: Listener,
     role: Role,
     wanted: String,
-    pub(crate) running: Running,
+    pub(crate) running: EndpointHandle,
 }
 
-impl Opened {
+impl OpenEndpoint {
     /// Returns the listening socket, with its purpose and its configured address, for the
     /// successor.
     pub(crate) fn socket(&self) -> Socket {
@@ -55,18 +55,18 @@ impl Opened {
 }
 
 /// The parts of a running server that the admin API shows and changes.
-pub(crate) struct Crew {
+pub(crate) struct RunningServer {
     /// The sender of commands to the workers.
     pub(crate) commands: WorkerCommands,
     /// The processors to which the workers are pinned, in worker order; `None` if they are not
     /// pinned.
     pub(crate) cpus: Option<Vec<usize>>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveConfig>,
     /// The recalibrations of the server's devices, which operators start, watch and cancel.
     pub(crate) recalibrations: Arc<Recalibrations>,
 }
 
-impl ServerParts for Crew {
+impl ServerParts for RunningServer {
     fn cpu(&self, worker: usize) -> Option<usize> {
         self.cpus.as_ref().map(|cpus| cpus[worker])
     }
@@ -83,7 +83,7 @@ impl ServerParts for Crew {
 /// The parts of the admin API that last as long as the server: its configured addresses, its audit
 /// log and its credentials.
 pub(crate) struct AdminState {
-    wanted: Option<Wanted>,
+    wanted: Option<AdminAddresses>,
     audit: Option<Arc<AuditFile>>,
     /// The certificate and the operators' tokens for `https://`, with the files that they were read
     /// from; `None` if the configuration names no such files.
@@ -105,12 +105,12 @@ impl AdminState {
     }
 
     /// Returns the configured addresses of the admin API.
-    pub(crate) fn wanted(&self) -> Option<&Wanted> {
+    pub(crate) fn wanted(&self) -> Option<&AdminAddresses> {
         self.wanted.as_ref()
     }
 
     fn journal(&self) -> Option<Arc<dyn Journal>> {
-        self.audit.clone().map(|audit| Arc::new(Counted(audit)) as Arc<dyn Journal>)
+        self.audit.clone().map(|audit| Arc::new(CountedAuditLog(audit)) as Arc<dyn Journal>)
     }
 
     /// Starts the admin API at its configured address, or at the default one if possible. Only a
@@ -119,20 +119,20 @@ impl AdminState {
     pub(crate) fn serve(
         &self,
         tenants: &Tenants,
-        crew: Crew,
+        crew: RunningServer,
         scraped: &Router,
         mut successor: Option<&mut Successor>,
-    ) -> Result<Vec<Opened>, String> {
+    ) -> Result<Vec<OpenEndpoint>, String> {
         let commands = crew.commands.clone();
         let site: Arc<dyn ServerParts> = Arc::new(crew);
         // The same by all addresses, so that what is done one at a time is.
         let router = router(tenants.clone(), commands, site).merge(scraped.clone());
         match &self.wanted {
-            Some(Wanted::Nowhere) => {
+            Some(AdminAddresses::Nowhere) => {
                 warn_of_none("as it was told");
                 Ok(Vec::new())
             }
-            Some(Wanted::At(each)) => {
+            Some(AdminAddresses::At(each)) => {
                 let opened = each.iter();
                 let open =
                     |address| self.open_at(address, router.clone(), successor.as_deref_mut());
@@ -142,7 +142,11 @@ impl AdminState {
         }
     }
 
-    fn open_default(&self, router: Router, successor: Option<&mut Successor>) -> Option<Opened> {
+    fn open_default(
+        &self,
+        router: Router,
+        successor: Option<&mut Successor>,
+    ) -> Option<OpenEndpoint> {
         let Some(path) = default_socket() else {
             warn_of_none("because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set");
             return None;
@@ -164,7 +168,7 @@ impl AdminState {
         address: &AdminAddress,
         router: Router,
         successor: Option<&mut Successor>,
-    ) -> Result<Opened, String> {
+    ) -> Result<OpenEndpoint, String> {
         let (wanted, is_held) = (address.to_string(), successor.is_some());
         let passed = successor
             .map(|successor| successor.socket(|role| *role == Role::Admin, &wanted))
@@ -193,7 +197,7 @@ impl AdminState {
         };
         let running = start_audited(router, admin_listener, is_held, self.journal(), give_way)
             .map_err(fail)?;
-        Ok(Opened { listener, role: Role::Admin, wanted, running })
+        Ok(OpenEndpoint { listener, role: Role::Admin, wanted, running })
     }
 
     /// Carries out a reload that a signal asked for, with an audit record. The audit log is opened
@@ -205,8 +209,8 @@ impl AdminState {
     pub(crate) fn reload(
         &self,
         about: &str,
-        reload: impl FnOnce() -> Result<Reloaded, String>,
-    ) -> Result<Reloaded, String> {
+        reload: impl FnOnce() -> Result<ReloadReport, String>,
+    ) -> Result<ReloadReport, String> {
         if let Some(audit) = &self.audit {
             audit.reopen()?;
             audit.ready()?;
@@ -225,7 +229,7 @@ impl AdminState {
         let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
         let who = Caller::Signal { signal: "SIGHUP" };
         let mut record = Record::beside_http(who, "RELOAD", about, outcome);
-        if let Ok(Reloaded { later, overruled, unread }) = &reloaded {
+        if let Ok(ReloadReport { later, overruled, unread }) = &reloaded {
             let lists = [("needs_restart", later), ("overruled", overruled), ("unread", unread)];
             let lists = lists.into_iter();
             let lists = lists.filter(|(_, list)| !list.is_empty());
@@ -248,7 +252,7 @@ impl AdminState {
         }
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
-        Happening::UpgradeDone.count();
+        ServerEvent::UpgradeDone.count();
         self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
     }
 
@@ -275,9 +279,9 @@ impl AdminState {
 
 /// An audit log that also counts, for the metrics, the records that were kept and those that are
 /// pending because they could not be written.
-struct Counted(Arc<AuditFile>);
+struct CountedAuditLog(Arc<AuditFile>);
 
-impl Journal for Counted {
+impl Journal for CountedAuditLog {
     fn ready(&self) -> Result<(), String> {
         self.0.ready()
     }
@@ -285,8 +289,8 @@ impl Journal for Counted {
     fn keep(&self, record: &Record) -> Result<(), String> {
         let kept = self.0.keep(record);
         match (&kept, record.outcome) {
-            (Ok(()), _) => Happening::AuditKept.count(),
-            (Err(_), Outcome::Done | Outcome::Unknown) => Happening::AuditOwed.count(),
+            (Ok(()), _) => ServerEvent::AuditKept.count(),
+            (Err(_), Outcome::Done | Outcome::Unknown) => ServerEvent::AuditOwed.count(),
             // Of what was refused nobody owes a record.
             (Err(_), Outcome::Refused | Outcome::Failed) => {}
         }
@@ -322,7 +326,7 @@ pub(crate) fn open_metrics(
     address: SocketAddr,
     scraped: Router,
     successor: Option<&mut Successor>,
-) -> Result<Opened, String> {
+) -> Result<OpenEndpoint, String> {
     if !address.ip().is_loopback() {
         return Err(format!(
             "metrics are for this machine, and {address} is not on loopback: expected an address such \
@@ -341,7 +345,7 @@ pub(crate) fn open_metrics(
     let running =
         start_audited(scraped, AdminListener::Tcp(socket.into()), is_held, None, give_way)
             .map_err(|error| fail(&error))?;
-    Ok(Opened { listener, role: Role::Metrics, wanted, running })
+    Ok(OpenEndpoint { listener, role: Role::Metrics, wanted, running })
 }
 
 fn make_parent(path: &std::path::Path) -> Result<(), String> {

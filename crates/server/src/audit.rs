@@ -33,7 +33,7 @@ const ORDERS_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
-    orders: SyncSender<(Order, SyncSender<io::Result<()>>)>,
+    orders: SyncSender<(WriterCommand, SyncSender<io::Result<()>>)>,
     state: Arc<State>,
     wait_max: Duration,
 }
@@ -49,13 +49,13 @@ struct State {
 
 /// An order for the thread that writes the file.
 #[derive(Debug)]
-enum Order {
+enum WriterCommand {
     /// Writes the pending lines.
     Pay,
     /// Writes a line, which stays pending until it is in the file.
     Owe(Vec<u8>),
     /// Writes a line after the pending ones. Drops the line if a pending one cannot be written.
-    WorkerMessage(Vec<u8>),
+    Append(Vec<u8>),
     /// Opens the file again by its path.
     Reopen,
 }
@@ -130,13 +130,14 @@ impl AuditFile {
     /// # Errors
     /// The file cannot be opened; then lines go to the same file as before.
     pub(crate) fn reopen(&self) -> Result<(), String> {
-        self.order(Order::Reopen)
+        self.order(WriterCommand::Reopen)
     }
 
     /// Sends an order to the writer, and waits for its result for a limited time.
-    fn order(&self, order: Order) -> Result<(), String> {
-        // What changes nothing waits for nobody who hangs; what was done is written when he is back.
-        if self.state.is_hung.load(Ordering::Acquire) && !matches!(order, Order::Owe(_)) {
+    fn order(&self, order: WriterCommand) -> Result<(), String> {
+        // What changes nothing waits for nobody who hangs; what was done is written when he is
+        // back.
+        if self.state.is_hung.load(Ordering::Acquire) && !matches!(order, WriterCommand::Owe(_)) {
             return Err(self.hung());
         }
         let (reply, done) = sync_channel(1);
@@ -165,7 +166,7 @@ impl State {
     }
 
     /// Carries out the orders on the writer's thread, until nobody can send any more.
-    fn write(&self, path: &Path, orders: &Receiver<(Order, SyncSender<io::Result<()>>)>) {
+    fn write(&self, path: &Path, orders: &Receiver<(WriterCommand, SyncSender<io::Result<()>>)>) {
         while let Ok((order, reply)) = orders.recv() {
             let done = self.lock().carry_out(order, path);
             let _ = reply.send(done); // he may not wait any more
@@ -176,7 +177,7 @@ impl State {
 
 impl Journal for AuditFile {
     fn ready(&self) -> Result<(), String> {
-        self.order(Order::Pay)
+        self.order(WriterCommand::Pay)
     }
 
     fn keep(&self, record: &Record) -> Result<(), String> {
@@ -187,8 +188,8 @@ impl Journal for AuditFile {
         line.push(b'\n');
         // Nothing is owed for what changed nothing, so that it cannot become much.
         self.order(match record.outcome {
-            Outcome::Done | Outcome::Unknown => Order::Owe(line),
-            _ => Order::WorkerMessage(line),
+            Outcome::Done | Outcome::Unknown => WriterCommand::Owe(line),
+            _ => WriterCommand::Append(line),
         })
     }
 }
@@ -201,17 +202,18 @@ impl OpenLog {
         Ok(OpenLog { file, owed, written: 0 })
     }
 
-    fn carry_out(&mut self, order: Order, path: &Path) -> io::Result<()> {
+    fn carry_out(&mut self, order: WriterCommand, path: &Path) -> io::Result<()> {
         match order {
-            Order::Pay => {}
-            Order::Owe(mut line) => self.owed.append(&mut line),
-            Order::WorkerMessage(mut line) => {
+            WriterCommand::Pay => {}
+            WriterCommand::Owe(mut line) => self.owed.append(&mut line),
+            WriterCommand::Append(mut line) => {
                 self.pay()?;
                 self.owed.append(&mut line);
             }
-            Order::Reopen => {
+            WriterCommand::Reopen => {
                 let mut new = OpenLog::open(path)?;
-                // A line that was begun in the old file is whole in the new one, or behind its own half.
+                // A line that was begun in the old file is whole in the new one, or behind its own
+                // half.
                 let begin = self.owed[..self.written].iter().rposition(|byte| *byte == b'\n');
                 let lines = &self.owed[begin.map_or(0, |end| end + 1)..];
                 // The end of the old file's half line is not the new one's.
@@ -419,10 +421,10 @@ mod tests {
         let mut inner = OpenLog::open(&path).unwrap();
         assert_eq!(inner.owed, b"\n");
         inner.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        assert!(inner.pay().is_err() && inner.carry_out(Order::Pay, &path).is_err());
+        assert!(inner.pay().is_err() && inner.carry_out(WriterCommand::Pay, &path).is_err());
         // As when there is room again.
-        inner.carry_out(Order::Reopen, &path).unwrap();
-        inner.carry_out(Order::Owe(b"{}\n".to_vec()), &path).unwrap();
+        inner.carry_out(WriterCommand::Reopen, &path).unwrap();
+        inner.carry_out(WriterCommand::Owe(b"{}\n".to_vec()), &path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"half\":\n{}\n");
     }
 

@@ -12,12 +12,12 @@ use flash::Spec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spec::{AccessRule, Clients, Device, Host, Listener, Mistake, Namespace, Subsystem, Tenant};
-use worker::{Access, Limits, Rule, Scope, Who};
+use worker::{AccessRules, AccessScope, Limits, PeerPattern, PeerRule};
 
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 pub(crate) use self::authentication::methods_of;
-use crate::crew_size::CrewSize;
+use crate::crew_size::WorkerCountRange;
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
 
 pub mod effective;
@@ -32,8 +32,8 @@ pub mod schema;
 
 pub(crate) use kept_model::KeptModel;
 pub use mistakes::Mistakes;
-pub(crate) use namespace::{Room, Space, exports, table};
-pub(crate) use spec::Place;
+pub(crate) use namespace::{DeviceCapacity, ServerNamespace, exports, table};
+pub(crate) use spec::ConfigLocation;
 
 /// The spec of the default device, for a configuration without devices.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
@@ -48,7 +48,7 @@ const NOWHERE: &str = "nvme-tcp://127.0.0.1:0";
 pub struct Config {
     /// Number of worker threads: a number, or `MIN..MAX` in quotes for as many as the load needs.
     #[schemars(with = "Option<crate::crew_size::Written>")]
-    pub(crate) workers: Option<CrewSize>,
+    pub(crate) workers: Option<WorkerCountRange>,
     /// Processors that the workers are pinned to, one each, in this order. An empty list pins none.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Address of the admin API, or the table `[admin]` with its address and files.
@@ -170,9 +170,9 @@ impl Config {
         is_known: impl Fn(NamespaceId) -> bool,
         find: impl Fn(&str) -> Option<TenantId>,
         mistakes: &mut Mistakes,
-    ) -> Access {
+    ) -> AccessRules {
         if self.access.is_empty() {
-            return Access::open_to_all();
+            return AccessRules::open_to_all();
         }
         let rule = |(n, config): (usize, &AccessRule)| {
             let tenant = config.tenant_name().and_then(&find).unwrap_or(TenantId::DEFAULT);
@@ -182,8 +182,8 @@ impl Config {
             });
             rule.ok()
         };
-        let rules: Vec<Rule> = self.access.iter().enumerate().filter_map(rule).collect();
-        Access::new(rules)
+        let rules: Vec<PeerRule> = self.access.iter().enumerate().filter_map(rule).collect();
+        AccessRules::new(rules)
     }
 
     /// Returns the limits of each worker.
@@ -194,13 +194,14 @@ impl Config {
         Mistakes::collect(|mistakes| self.limits_or(mistakes))
     }
 
-    /// Returns the limits of each worker. An invalid limit adds to `mistakes` and keeps its default.
+    /// Returns the limits of each worker. An invalid limit adds to `mistakes` and keeps its
+    /// default.
     pub(crate) fn limits_or(&self, mistakes: &mut Mistakes) -> Limits {
         let mut limits = Limits::default();
         let config = &self.limits;
         let mut number = |key: &'static str, told: Option<usize>| {
             let checked = ranges::check("limits", key, told? as u64);
-            mistakes.take(Place::In("limits", key), checked)
+            mistakes.take(ConfigLocation::In("limits", key), checked)
         };
         let mut set = |key, told, limit: &mut usize| {
             *limit = number(key, told).map_or(*limit, |n| n as usize);
@@ -220,7 +221,7 @@ impl Config {
         let mut bytes = |key: &'static str, told: &Option<String>, limit: &mut usize| {
             let Some(text) = told else { return };
             let bytes = spec::Limits::bytes(key, text).map_err(|(_, error)| error);
-            *limit = mistakes.take(Place::In("limits", key), bytes).unwrap_or(*limit);
+            *limit = mistakes.take(ConfigLocation::In("limits", key), bytes).unwrap_or(*limit);
         };
         bytes(
             "unsent_of_connection",
@@ -306,7 +307,7 @@ impl Config {
 
     /// Returns the place of a listener's URL in the configuration file; `None` if no entry has this
     /// number.
-    pub(crate) fn place_of_listener(&self, number: u16) -> Option<Place> {
+    pub(crate) fn place_of_listener(&self, number: u16) -> Option<ConfigLocation> {
         let found = self.listen.iter().find(|one| one.number == Some(number))?;
         found.nth.key("listen", "url")
     }
@@ -367,25 +368,25 @@ fn rule(
     config: &AccessRule,
     is_known: impl Fn(NamespaceId) -> bool,
     tenant: TenantId,
-) -> Result<Rule, Mistake> {
+) -> Result<PeerRule, Mistake> {
     let who = match config.clients()? {
-        Clients::Anyone => Who::Anyone,
-        Clients::Network(address, prefix) => Who::Network { address, prefix },
-        Clients::Token(token) => Who::Token(token.as_bytes().to_vec()),
-        Clients::User(uid) => Who::User(uid),
+        Clients::Anyone => PeerPattern::Anyone,
+        Clients::Network(address, prefix) => PeerPattern::Network { address, prefix },
+        Clients::Token(token) => PeerPattern::Token(token.as_bytes().to_vec()),
+        Clients::User(uid) => PeerPattern::User(uid),
     };
     let rights = config.granted()?;
     let scope = match &config.namespaces {
-        None => Scope::All(rights),
+        None => AccessScope::All(rights),
         Some(numbers) => {
             if let Some(n) = numbers.iter().find(|n| !is_known(NamespaceId(**n))) {
                 return Err(("namespaces", format!("there is no namespace {n}")));
             }
-            Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
+            AccessScope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
         }
     };
     let register = config.register;
-    Ok(Rule { who, tenant, tenant_name: config.tenant.clone(), register, scope })
+    Ok(PeerRule { who, tenant, tenant_name: config.tenant.clone(), register, scope })
 }
 
 /// Returns a stand-in for a device whose spec is invalid, with room for all namespaces.
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn a_full_file_is_understood() {
         let config = Config::parse(FULL).unwrap();
-        let spaces = config.spaces(&[Room::of_blocks(131_072)]).unwrap();
+        let spaces = config.spaces(&[DeviceCapacity::of_blocks(131_072)]).unwrap();
         let namespaces = table(&spaces);
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
@@ -462,7 +463,7 @@ mod tests {
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
         )
         .unwrap();
-        let error = config.spaces(&[Room::of_blocks(2048)]).unwrap_err();
+        let error = config.spaces(&[DeviceCapacity::of_blocks(2048)]).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
     }
@@ -472,7 +473,7 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.specs().unwrap().len(), 1);
         assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
-        assert_eq!(config.spaces(&[Room::of_blocks(8)]).unwrap().len(), 1);
+        assert_eq!(config.spaces(&[DeviceCapacity::of_blocks(8)]).unwrap().len(), 1);
     }
 
     fn numbers(text: &str, added: &[u16]) -> Vec<u16> {
@@ -512,7 +513,7 @@ mod tests {
         let old = Config::parse(FULL).unwrap();
         let mut new = old.clone();
         assert_eq!(new.live_over(&old).1, Vec::<String>::new());
-        new.workers = Some(CrewSize::fixed(3).unwrap());
+        new.workers = Some(WorkerCountRange::fixed(3).unwrap());
         new.tenant.clear();
         new.access.clear();
         let (taken, later) = new.live_over(&old);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use control::admin::{AdminAddress, Credentials, Tokens};
 use zeroize::Zeroizing;
 
-use crate::admin::{Wanted, needs};
+use crate::admin::{AdminAddresses, needs};
 use crate::config::AdminConfig;
 
 /// The files with which a server authenticates itself to remote operators and checks them.
@@ -22,7 +22,7 @@ impl CredentialFiles {
     pub(crate) fn of(config: &AdminConfig) -> Result<Option<CredentialFiles>, String> {
         let files = (&config.certificate, &config.key, &config.tokens);
         let (Some(certificate), Some(key), Some(tokens)) = files else {
-            let Some(Wanted::At(each)) = &config.listen else { return Ok(None) };
+            let Some(AdminAddresses::At(each)) = &config.listen else { return Ok(None) };
             let elsewhere = each.iter().find(|at| matches!(at, AdminAddress::Tls { .. }));
             return elsewhere.map_or(Ok(None), |address| Err(needs(address)));
         };
@@ -60,8 +60,8 @@ pub fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Reads a key, without blanks around it, from a file or, by the name `-`, from standard input. Fails
-/// if others than its owner may read the file. The text that was read is wiped from memory.
+/// Reads a key, without blanks around it, from a file or, by the name `-`, from standard input.
+/// Fails if others than its owner may read the file. The text that was read is wiped from memory.
 pub fn read_key(path: &Path) -> Result<String, String> {
     let text = match path.as_os_str() == "-" {
         true => std::io::read_to_string(std::io::stdin())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The least and the largest number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
-pub(crate) struct CrewSize {
+pub(crate) struct WorkerCountRange {
     /// The minimum number of workers, at least one.
     pub(crate) least: usize,
     /// The maximum number of workers: `least ≤ most ≤ WORKERS_MAX`.
@@ -27,25 +27,25 @@ pub(crate) enum Written {
     Text(String),
 }
 
-impl CrewSize {
+impl WorkerCountRange {
     /// Returns a fixed number of workers.
-    pub(crate) fn fixed(count: usize) -> Result<CrewSize, String> {
-        CrewSize::new(count, count)
+    pub(crate) fn fixed(count: usize) -> Result<WorkerCountRange, String> {
+        WorkerCountRange::new(count, count)
     }
 
-    fn new(least: usize, most: usize) -> Result<CrewSize, String> {
+    fn new(least: usize, most: usize) -> Result<WorkerCountRange, String> {
         if !(1..=WORKERS_MAX).contains(&least) || !(least..=WORKERS_MAX).contains(&most) {
-            let size = CrewSize { least, most };
+            let size = WorkerCountRange { least, most };
             return Err(format!(
                 "{size} workers; expected a number from 1 to {WORKERS_MAX}, or two with .. between \
                  them, such as 1..4"
             ));
         }
-        Ok(CrewSize { least, most })
+        Ok(WorkerCountRange { least, most })
     }
 }
 
-impl fmt::Display for CrewSize {
+impl fmt::Display for WorkerCountRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.least == self.most {
             true => write!(f, "{}", self.least),
@@ -54,7 +54,7 @@ impl fmt::Display for CrewSize {
     }
 }
 
-impl FromStr for CrewSize {
+impl FromStr for WorkerCountRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,25 +64,25 @@ impl FromStr for CrewSize {
             })
         };
         match text.split_once("..") {
-            Some((least, most)) => CrewSize::new(number(least)?, number(most)?),
-            None => CrewSize::fixed(number(text)?),
+            Some((least, most)) => WorkerCountRange::new(number(least)?, number(most)?),
+            None => WorkerCountRange::fixed(number(text)?),
         }
     }
 }
 
-impl TryFrom<Written> for CrewSize {
+impl TryFrom<Written> for WorkerCountRange {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
         match written {
-            Written::Number(count) => CrewSize::fixed(count),
+            Written::Number(count) => WorkerCountRange::fixed(count),
             Written::Text(text) => text.parse(),
         }
     }
 }
 
-impl From<CrewSize> for Written {
-    fn from(size: CrewSize) -> Written {
+impl From<WorkerCountRange> for Written {
+    fn from(size: WorkerCountRange) -> Written {
         match size.least == size.most {
             true => Written::Number(size.least),
             false => Written::Text(size.to_string()),
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn sizes_are_understood_or_explained() {
-        assert_eq!("3".parse(), Ok(CrewSize { least: 3, most: 3 }));
-        assert_eq!("1..4".parse(), Ok(CrewSize { least: 1, most: 4 }));
+        assert_eq!("3".parse(), Ok(WorkerCountRange { least: 3, most: 3 }));
+        assert_eq!("1..4".parse(), Ok(WorkerCountRange { least: 1, most: 4 }));
         for (bad, word) in [
             ("0", "from 1 to"),
             ("4..2", "such as 1..4"),
@@ -105,7 +105,7 @@ mod tests {
             ("many", "\"many\""),
             ("1..", "\"\""),
         ] {
-            let error = bad.parse::<CrewSize>().unwrap_err();
+            let error = bad.parse::<WorkerCountRange>().unwrap_err();
             assert!(error.contains(word), "{bad}: {error}");
         }
     }

@@ -15,7 +15,7 @@ use proto::nvme::{
 };
 use wire::nvme::{AddressFamily, AnaState};
 
-use crate::config::{Config, Mistakes, Place, Space, exports, methods_of};
+use crate::config::{Config, ConfigLocation, Mistakes, ServerNamespace, exports, methods_of};
 use crate::listen::{ListenAt, Protocol};
 use crate::machine::machine_id;
 
@@ -28,21 +28,21 @@ const BLOCK_BYTES: u32 = 512;
 const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 
 /// The inputs from which the configuration of the NVMe fabric is derived.
-pub(crate) struct Plan<'a> {
+pub(crate) struct FabricInputs<'a> {
     pub(crate) config: &'a Config,
     /// The listeners of all protocols.
-    pub(crate) listeners: Vec<Entrance<'a>>,
+    pub(crate) listeners: Vec<FabricListener<'a>>,
     /// `true` if the NVMe fabric exists already. It is then configured even if no listener speaks
     /// NVMe now.
     pub(crate) is_made: bool,
-    pub(crate) spaces: &'a [Space],
+    pub(crate) spaces: &'a [ServerNamespace],
     /// The geometries of the devices, by device index.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
 }
 
 /// A listener with its address, from which the fabric derives a port.
-pub(crate) struct Entrance<'a> {
+pub(crate) struct FabricListener<'a> {
     pub(crate) at: &'a ListenAt,
     /// The address that the listener is bound to, or is to be bound to.
     pub(crate) endpoint: &'a Endpoint,
@@ -158,7 +158,7 @@ fn secret<K, E: std::fmt::Display>(
     })
 }
 
-impl Plan<'_> {
+impl FabricInputs<'_> {
     /// Returns the fabric's configuration; `None` if no listener ever spoke NVMe. `tenant` returns
     /// the tenant of a name.
     ///
@@ -170,7 +170,7 @@ impl Plan<'_> {
         tenant: impl Fn(&str) -> Option<TenantId>,
     ) -> Result<Option<nvme::Config>, Mistakes> {
         let config = Mistakes::collect(|mistakes| self.config_or(tenant, mistakes))?;
-        let speaks = |one: &Entrance<'_>| one.at.protocol == Protocol::NvmeTcp;
+        let speaks = |one: &FabricListener<'_>| one.at.protocol == Protocol::NvmeTcp;
         let is_wanted = self.is_made || self.listeners.iter().any(speaks);
         Ok(is_wanted.then_some(config))
     }
@@ -184,7 +184,8 @@ impl Plan<'_> {
     ) -> nvme::Config {
         let before = mistakes.len();
         let methods = self.config.authentication.methods();
-        let methods = mistakes.take(Place::Key("authentication"), methods).unwrap_or_default();
+        let methods =
+            mistakes.take(ConfigLocation::Key("authentication"), methods).unwrap_or_default();
         let hosts = self.hosts(&tenant, &methods, mistakes);
         let mut all = nvme::Config {
             workers: self.workers as u16,
@@ -219,7 +220,7 @@ impl Plan<'_> {
         if mistakes.len() == before
             && let Err(refusal) = Fabric::check(&all)
         {
-            mistakes.add(Place::Key("subsystem"), format!("[[subsystem]]: {refusal}"));
+            mistakes.add(ConfigLocation::Key("subsystem"), format!("[[subsystem]]: {refusal}"));
         }
         all
     }

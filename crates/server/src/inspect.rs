@@ -17,7 +17,7 @@ use control::admin::{
     AdminAddress, Client, ClientError, ImportState, Imported, Secret, ServerState,
 };
 
-use crate::admin::{Wanted, default_place};
+use crate::admin::{AdminAddresses, default_place};
 use crate::config::{effective::Effective, exposure::exposed, schema};
 use crate::live::Setup;
 use crate::serve::{check_config, preview::Preview, state_file};
@@ -32,10 +32,10 @@ pub enum ConfigCommand {
     Check {
         /// The configuration file.
         #[command(flatten)]
-        file: File,
+        file: ConfigFileArgs,
         /// The live changes.
         #[command(flatten)]
-        kept: Kept,
+        kept: StateFileArgs,
         /// Also list what the running server would have to change to get this configuration
         #[arg(long)]
         running: bool,
@@ -45,10 +45,10 @@ pub enum ConfigCommand {
     Show {
         /// The configuration file.
         #[command(flatten)]
-        file: File,
+        file: ConfigFileArgs,
         /// The live changes.
         #[command(flatten)]
-        kept: Kept,
+        kept: StateFileArgs,
     },
     /// Print the JSON Schema of configuration files, for editors
     Schema,
@@ -63,7 +63,7 @@ pub enum StateCommand {
     Export {
         /// The server's files.
         #[command(flatten)]
-        files: Files,
+        files: ServerFileArgs,
         /// File to write, which only its owner can read [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub enum StateCommand {
         document: PathBuf,
         /// The server's files.
         #[command(flatten)]
-        files: Files,
+        files: ServerFileArgs,
         /// Print what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
@@ -85,7 +85,7 @@ pub enum StateCommand {
 /// The configuration file of a command, with or without the name of the option.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-pub struct File {
+pub struct ConfigFileArgs {
     /// Configuration file
     file: Option<PathBuf>,
     /// Configuration file, as for `serve`
@@ -93,7 +93,7 @@ pub struct File {
     config: Option<PathBuf>,
 }
 
-impl File {
+impl ConfigFileArgs {
     fn path(&self) -> &Path {
         self.file.as_deref().or(self.config.as_deref()).expect("one of them is required")
     }
@@ -101,7 +101,7 @@ impl File {
 
 /// The option that names the place of live changes.
 #[derive(Args, Debug)]
-pub struct Kept {
+pub struct StateFileArgs {
     /// State file, or none [default: as the configuration says; for /etc/nearflash/nearflash.toml
     /// the service's, else beside the file]
     #[arg(long, value_name = "FILE")]
@@ -110,7 +110,7 @@ pub struct Kept {
 
 /// The options that name the files of a server.
 #[derive(Args, Debug)]
-pub struct Files {
+pub struct ServerFileArgs {
     /// Configuration file of a server that does not run [default: ask the running server]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -120,7 +120,7 @@ pub struct Files {
 }
 
 /// The environment of a command: how it reaches the running server, and how it prints.
-pub struct Beside<'a> {
+pub struct CommandContext<'a> {
     /// Connects to the running server.
     pub client: &'a dyn Fn() -> Result<Client, ClientError>,
     /// Prints a line.
@@ -129,7 +129,7 @@ pub struct Beside<'a> {
     pub json: bool,
 }
 
-impl Beside<'_> {
+impl CommandContext<'_> {
     fn ask<T>(&self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
         (self.client)().and_then(|mut client| ask(&mut client)).map_err(|error| error.to_string())
     }
@@ -140,7 +140,7 @@ impl ConfigCommand {
     ///
     /// # Errors
     /// Fails with all mistakes of the file, or with the reason that the command cannot be run.
-    pub fn run(&self, beside: &Beside<'_>) -> Result<ExitCode, String> {
+    pub fn run(&self, beside: &CommandContext<'_>) -> Result<ExitCode, String> {
         match self {
             ConfigCommand::Check { file, kept, running } => {
                 let (file, all) = (file.path(), read(file.path(), kept.state.as_deref())?);
@@ -180,7 +180,7 @@ impl StateCommand {
     ///
     /// # Errors
     /// Fails with the reason; then nothing was changed.
-    pub fn run(&self, beside: &Beside<'_>) -> Result<ExitCode, String> {
+    pub fn run(&self, beside: &CommandContext<'_>) -> Result<ExitCode, String> {
         match self {
             StateCommand::Export { files, output } => export(beside, files, output.as_deref()),
             StateCommand::Import { document, files, dry_run } => {
@@ -200,8 +200,8 @@ impl StateCommand {
     }
 }
 
-/// Reads a configuration file and the live changes in the state file `state` (`None`: the one that the
-/// configuration names), and checks both.
+/// Reads a configuration file and the live changes in the state file `state` (`None`: the one that
+/// the configuration names), and checks both.
 fn read(file: &Path, state: Option<&str>) -> Result<Preview, String> {
     let all = Preview::read(file, state)?;
     let text = fs::read_to_string(file).unwrap_or_default();
@@ -213,7 +213,11 @@ fn parse(text: &str, path: &Path) -> Result<Setup, String> {
     Setup::parse(text).map_err(|mistakes| mistakes.told(Some((path, text))))
 }
 
-fn export(beside: &Beside<'_>, files: &Files, output: Option<&Path>) -> Result<ExitCode, String> {
+fn export(
+    beside: &CommandContext<'_>,
+    files: &ServerFileArgs,
+    output: Option<&Path>,
+) -> Result<ExitCode, String> {
     let document = match &files.config {
         Some(config) => Preview::read(config, files.state.as_deref())?.setup().to_toml()?,
         None => beside.ask(|client| client.read::<ServerState>())?.document,
@@ -273,8 +277,8 @@ fn import(
 
 /// Returns the path of an admin socket among these addresses at which a server answers; `None` if
 /// no server does.
-fn answering(place: Wanted) -> Option<PathBuf> {
-    let Wanted::At(each) = place else { return None };
+fn answering(place: AdminAddresses) -> Option<PathBuf> {
+    let AdminAddresses::At(each) = place else { return None };
     let sockets = each.into_iter().filter_map(|address| match address {
         AdminAddress::Unix(path) => Some(path),
         _ => None,
@@ -302,7 +306,7 @@ fn check_owner(state: &Path) -> Result<(), String> {
 
 /// Asks the running server, in a dry run, whether it would admit the tenants of a set-up, and
 /// prints the answer. Returns [`ExitCode::FAILURE`] if it would not.
-fn ask_of_promises(beside: &Beside<'_>, setup: &Setup) -> Result<ExitCode, String> {
+fn ask_of_promises(beside: &CommandContext<'_>, setup: &Setup) -> Result<ExitCode, String> {
     let document = setup.clone().of_tenants().to_toml()?;
     let asked = ImportState { document: Secret(document), dry_run: true };
     match (beside.client)().and_then(|mut client| client.send(&asked)) {
@@ -323,7 +327,7 @@ fn ask_of_promises(beside: &Beside<'_>, setup: &Setup) -> Result<ExitCode, Strin
     }
 }
 
-fn tell(beside: &Beside<'_>, done: &Imported, dry_run: bool) -> Result<ExitCode, String> {
+fn tell(beside: &CommandContext<'_>, done: &Imported, dry_run: bool) -> Result<ExitCode, String> {
     if beside.json {
         (beside.print)(&serde_json::to_string_pretty(done).expect("it has no maps"));
     } else {
@@ -336,7 +340,7 @@ fn tell(beside: &Beside<'_>, done: &Imported, dry_run: bool) -> Result<ExitCode,
     Ok(if done.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print_changes(beside: &Beside<'_>, what: &str, lines: &[String]) {
+fn print_changes(beside: &CommandContext<'_>, what: &str, lines: &[String]) {
     (beside.print)(&format!(
         "{what}: {}",
         if lines.is_empty() { "nothing".into() } else { lines.len().to_string() }

@@ -6,10 +6,11 @@
 //! told. So a restart at any instant finds the state before or after a change, and no client was
 //! told of a change that is not stored.
 //!
-//! [`Live`] has the locks and the entry points, [`Inner`] the locked state, and the [`Reconciler`]
-//! applies a change. Each kind of object has a type for its changes: [`Tenants`](tenants::Tenants),
-//! [`Devices`](disks::Devices), [`Namespaces`](namespaces::Namespaces),
-//! [`Subsystems`](subsystems::Subsystems) and [`Listeners`](listeners::Listeners).
+//! [`LiveConfig`] has the locks and the entry points, [`LiveState`] the locked state, and the
+//! [`Reconciler`] applies a change. Each kind of object has a type for its changes:
+//! [`Tenants`](tenants::Tenants), [`Devices`](disks::Devices),
+//! [`Namespaces`](namespaces::Namespaces), [`Subsystems`](subsystems::Subsystems) and
+//! [`Listeners`](listeners::Listeners).
 //!
 //! Deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
 //! `proto::nvme::Fabric`, `serve::duty`).
@@ -50,32 +51,32 @@ pub(crate) mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use contract::Removals;
+use contract::NamespaceRemovals;
 use control::admin::{Journal, Problem};
 use proto::nvme::Fabric;
 
 use crate::audit::AuditFile;
-use crate::config::{Config, Space};
+use crate::config::{Config, ServerNamespace};
 use crate::listen::ListenAt;
 use crate::recalibrate::Recalibrations;
 use crate::wait;
 
 pub use changes::Changes;
 use drain::Drains;
-pub(crate) use ground::Ground;
-use inner::{Inner, places_of};
-pub(crate) use open::Open;
-pub(crate) use reconciler::Gate;
+pub(crate) use ground::FixedParts;
+use inner::{LiveState, places_of};
+pub(crate) use open::OpenListener;
 use reconciler::Reconciler;
+pub(crate) use reconciler::WorkerAccess;
 use reload::Reload;
-pub(crate) use reload::Reloaded;
+pub(crate) use reload::ReloadReport;
 pub use setup::Setup;
-pub(crate) use store::StateAt;
+pub(crate) use store::StateFileIdentity;
 pub use store::Store;
-use world::World;
+use world::ServerSnapshot;
 
 /// The configuration of a running server, which operators and reloads change.
-pub(crate) struct Live {
+pub(crate) struct LiveConfig {
     /// Applies changes to the workers, the NVMe fabric and the other parts of the server.
     reconciler: Reconciler,
     /// `true` if changes are kept across restarts.
@@ -83,30 +84,30 @@ pub(crate) struct Live {
     /// The audit log of changes, set shortly before the server runs.
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// The changing state, locked while a change is made, and so while the disk stores it.
-    inner: Mutex<Inner>,
+    inner: Mutex<LiveState>,
     /// `true` if an operator has waited for the lock of `inner` in vain. The next one then gives up
     /// soon.
     is_stuck: AtomicBool,
     drains: Drains,
 }
 
-impl Live {
+impl LiveConfig {
     /// Creates the live state of a server with this configuration and these changes. Further
     /// changes are kept in `store`, or in memory only if it is `None`.
     pub(crate) fn new(
-        ground: Ground,
-        open: Vec<Open>,
+        ground: FixedParts,
+        open: Vec<OpenListener>,
         base: Config,
         changes: Changes,
         store: Option<Store>,
-    ) -> Result<Arc<Live>, String> {
+    ) -> Result<Arc<LiveConfig>, String> {
         let changes = changes.of(&base);
-        let world = World::of(changes.made_to(&base), &ground, &open, false)?;
+        let world = ServerSnapshot::of(changes.made_to(&base), &ground, &open, false)?;
         let world = Arc::new(world);
-        let (removals, departed) = (Removals::default(), Vec::new());
+        let (removals, departed) = (NamespaceRemovals::default(), Vec::new());
         let (is_frozen, keeps_later, keeps_changes) = (false, false, store.is_some());
         let places = places_of(&base);
-        let inner = Inner {
+        let inner = LiveState {
             base,
             places,
             changes,
@@ -119,7 +120,7 @@ impl Live {
             is_frozen,
             keeps_later,
         };
-        let live = Arc::new(Live {
+        let live = Arc::new(LiveConfig {
             reconciler: Reconciler::new(ground, &inner),
             keeps_changes,
             audit: OnceLock::new(),
@@ -151,7 +152,7 @@ impl Live {
     }
 
     /// Sets the access to workers, once the server runs.
-    pub(crate) fn set_gate(&self, gate: Gate) {
+    pub(crate) fn set_gate(&self, gate: WorkerAccess) {
         self.reconciler.set_gate(gate);
     }
 
@@ -165,18 +166,18 @@ impl Live {
         assert!(self.audit.set(audit).is_ok(), "said once");
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
     /// Locks the state for an operator's change, and fails if that takes long, as
     /// [`lock_soon`](wait::lock_soon) does.
-    fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
+    fn lock_for_change(&self) -> Result<MutexGuard<'_, LiveState>, Problem> {
         wait::lock_soon(&self.reconciler.ground.clock, &self.inner, &self.is_stuck)
     }
 
     /// Locks the state for an operator's change. Fails while another process takes over.
-    fn lock_thawed(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
+    fn lock_thawed(&self) -> Result<MutexGuard<'_, LiveState>, Problem> {
         let inner = self.lock_for_change()?;
         inner.check_thawed()?;
         Ok(inner)
@@ -184,7 +185,7 @@ impl Live {
 
     /// Locks the state for a change that must not be made while the predecessor has requests at the
     /// devices. Waits for those first.
-    fn begin(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
+    fn begin(&self) -> Result<MutexGuard<'_, LiveState>, Problem> {
         self.reconciler.await_older()?;
         self.lock_thawed()
     }
@@ -198,12 +199,12 @@ impl Live {
     }
 
     /// Sets the record of removed namespaces to the predecessor's.
-    pub(crate) fn set_removals(&self, removals: Removals) {
+    pub(crate) fn set_removals(&self, removals: NamespaceRemovals) {
         self.lock().removals = removals;
     }
 
     /// Returns the record of the namespaces that this server and its predecessors have removed.
-    pub(crate) fn removals(&self) -> Removals {
+    pub(crate) fn removals(&self) -> NamespaceRemovals {
         self.lock().removals.clone()
     }
 
@@ -242,7 +243,8 @@ impl Live {
         })
     }
 
-    /// Allows changes again after [`freeze`](Live::freeze), because no other process takes over.
+    /// Allows changes again after [`freeze`](LiveConfig::freeze), because no other process takes
+    /// over.
     pub(crate) fn thaw(&self) {
         let keeps_later = {
             let mut inner = self.lock();
@@ -258,7 +260,7 @@ impl Live {
     }
 
     /// Returns the identity of the state file; `None` if changes are not kept.
-    pub(crate) fn state_at(&self) -> Option<StateAt> {
+    pub(crate) fn state_at(&self) -> Option<StateFileIdentity> {
         self.lock().store.as_ref().map(Store::at)
     }
 
@@ -269,7 +271,7 @@ impl Live {
     }
 
     /// Returns the namespaces that the server serves, sorted by number.
-    pub(crate) fn spaces(&self) -> Vec<Space> {
+    pub(crate) fn spaces(&self) -> Vec<ServerNamespace> {
         self.lock().world.spaces.clone()
     }
 
@@ -285,14 +287,14 @@ impl Live {
     ///
     /// # Errors
     /// The configuration has a mistake; then nothing has changed.
-    pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
+    pub(crate) fn reload(&self, new: Config) -> Result<ReloadReport, Problem> {
         let mut inner = self.begin()?;
         self.reconciler.check_stays()?;
         Reload::of_file(&self.reconciler).take(&mut inner, new)
     }
 
     /// Starts the thread that stores reservations, if they are to be kept.
-    fn start_keeper(self: &Arc<Live>) -> Result<(), String> {
+    fn start_keeper(self: &Arc<LiveConfig>) -> Result<(), String> {
         if !self.keeps_changes {
             return Ok(());
         }

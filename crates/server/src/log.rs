@@ -16,7 +16,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use contract::Happening;
+use contract::ServerEvent;
 use tracing::{Event, Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
@@ -70,7 +70,10 @@ pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
         Form::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         Form::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
     };
-    tracing_subscriber::registry().with(lines.with_filter(Limit::new())).with(which).init();
+    tracing_subscriber::registry()
+        .with(lines.with_filter(RateLimitFilter::new()))
+        .with(which)
+        .init();
     Ok(())
 }
 
@@ -136,20 +139,20 @@ const USAGE: i32 = 2;
 /// Writes a line without waiting for the reader of standard error: a thread waits instead. Lines
 /// beyond [`TOLD_MAX`] are dropped.
 pub(crate) fn tell(line: String) {
-    static TELLER: OnceLock<Teller> = OnceLock::new();
-    TELLER.get_or_init(|| Teller::start(say)).tell(line);
+    static TELLER: OnceLock<LogWriter> = OnceLock::new();
+    TELLER.get_or_init(|| LogWriter::start(say)).tell(line);
 }
 
 /// A background thread that writes the log's lines one after another, so that callers never wait
 /// for the output.
-struct Teller {
+struct LogWriter {
     lines: SyncSender<String>,
     /// The number of lines that were dropped for lack of room, since a line was last queued.
     left_out: AtomicU64,
 }
 
-impl Teller {
-    fn start(say: impl Fn(String) + Send + 'static) -> Teller {
+impl LogWriter {
+    fn start(say: impl Fn(String) + Send + 'static) -> LogWriter {
         let (lines, told) = sync_channel::<String>(TOLD_MAX);
         let saying = move || {
             give_up_rights();
@@ -157,7 +160,7 @@ impl Teller {
         };
         // Without a thread nobody is told.
         let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(saying);
-        Teller { lines, left_out: AtomicU64::new(0) }
+        LogWriter { lines, left_out: AtomicU64::new(0) }
     }
 
     fn tell(&self, line: String) {
@@ -208,7 +211,7 @@ impl Throttle {
         let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < self.burst;
         if !is_taken {
             self.left_out.fetch_add(1, Ordering::Relaxed);
-            Happening::LogLeftOut.count();
+            ServerEvent::LogLeftOut.count();
         }
         is_taken
     }
@@ -219,26 +222,26 @@ impl Throttle {
 }
 
 /// The filter that limits the number of events from each place in the code.
-struct Limit {
+struct RateLimitFilter {
     started: Instant,
 }
 
-impl Limit {
+impl RateLimitFilter {
     #[expect(clippy::disallowed_methods, reason = "a log is written in real time")]
-    fn new() -> Limit {
-        Limit { started: Instant::now() }
+    fn new() -> RateLimitFilter {
+        RateLimitFilter { started: Instant::now() }
     }
 }
 
-impl Filter<Registry> for Limit {
+impl Filter<Registry> for RateLimitFilter {
     fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, Registry>) -> bool {
         true
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
         let metadata = event.metadata();
-        // Who asks for more than what is told wants all of it. What is said of changes is bounded where
-        // it is said.
+        // Who asks for more than what is told wants all of it. What is said of changes is bounded
+        // where it is said.
         if *metadata.level() > Level::INFO || metadata.target() == AUDIT {
             return true;
         }
@@ -280,7 +283,8 @@ mod tests {
         let lines = Lines::default();
         let writer = lines.clone();
         let layer = fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
-        let subscriber = tracing_subscriber::registry().with(layer.with_filter(Limit::new()));
+        let subscriber =
+            tracing_subscriber::registry().with(layer.with_filter(RateLimitFilter::new()));
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..1_000 {
                 tracing::warn!("a warning");
@@ -317,7 +321,7 @@ mod tests {
         let (reads, reading) = sync_channel(0);
         let (heard, hearing) = std::sync::mpsc::channel();
         let (begins, begun) = std::sync::mpsc::channel();
-        let teller = Teller::start(move |line| {
+        let teller = LogWriter::start(move |line| {
             begins.send(()).unwrap();
             let _: () = reading.recv().unwrap();
             heard.send(line).unwrap();

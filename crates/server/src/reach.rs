@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use control::admin::{AdminAddress, Client, ClientError, Pass};
+use control::admin::{AdminAddress, Client, ClientCredentials, ClientError};
 
 use crate::admin::where_to_look;
 use crate::credentials::{read_secret, read_text};
 
 /// The options by which a command reaches the admin API of a server.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Reach {
+pub struct AdminOptions {
     /// Address of the server's admin API: path of its socket, http://127.0.0.1:PORT or
     /// https://HOST:PORT [default: the socket of this user's server, or
     /// /run/nearflash/nearflash.sock]
@@ -23,7 +23,7 @@ pub struct Reach {
     admin_token: Option<PathBuf>,
 }
 
-impl Reach {
+impl AdminOptions {
     /// Returns the address of the server's admin API.
     pub fn address(&self) -> AdminAddress {
         self.admin.clone().unwrap_or_else(where_to_look)
@@ -38,7 +38,7 @@ impl Reach {
         let pass = match (&address, &self.admin_ca, &self.admin_token) {
             (AdminAddress::Tls { .. }, Some(authorities), Some(token)) => {
                 let pass = read_text(authorities).and_then(|authorities| {
-                    Pass::new(authorities.as_bytes(), read_secret(token)?.trim())
+                    ClientCredentials::new(authorities.as_bytes(), read_secret(token)?.trim())
                 });
                 Some(pass.map_err(ClientError::Pass)?)
             }

@@ -17,14 +17,14 @@ use std::time::Duration;
 use contract::{Instant, NamespaceId};
 use control::Tenants;
 use control::admin::{Code, Phase, Problem, Recalibration, Recalibrator, StartRecalibration, When};
-use dataplane::{Accounts, Chosen, Places};
+use dataplane::{DeviceTable, KernelInterface, ThreadAccounts};
 use io::Clock;
 use qos::{DeviceModel, Drift};
 
 pub(crate) use self::model_store::ModelStore;
-use self::prober::{Orders, Place};
-use self::run::{Ended, IDLE_SHARE, Order};
-use crate::config::Space;
+use self::prober::{BlockRange, ProberControl};
+use self::run::{IDLE_SHARE, MeasurementInputs, RecalibrationStop};
+use crate::config::ServerNamespace;
 use crate::wait;
 
 /// The interval at which devices are checked for drift and idleness.
@@ -50,14 +50,14 @@ const OTHER_POLICY: &str =
     "what the configuration or an operator says of the device is another since";
 
 /// The parts of the server that a measurement uses.
-pub(crate) struct Tools {
+pub(crate) struct RecalibrationContext {
     pub(crate) tenants: Tenants,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<DeviceTable>,
     pub(crate) clock: Clock,
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: ThreadAccounts,
     /// The number of workers, which is also the index of the probes' scheduler.
     pub(crate) workers: usize,
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: KernelInterface,
 }
 
 /// The configured recalibration policy of a device.
@@ -95,14 +95,14 @@ struct Jobs {
     jobs: BTreeMap<String, Job>,
     /// The job whose probes may be in flight: the space that they may write to, and the switch to
     /// stop them.
-    probing: Option<(Option<Space>, Arc<Orders>)>,
+    probing: Option<(Option<ServerNamespace>, Arc<ProberControl>)>,
     /// `true` while another process takes over, when no recalibration begins.
     is_halted: bool,
 }
 
 /// All recalibrations of a server, at most one at a time for each device.
 pub(crate) struct Recalibrations {
-    tools: Tools,
+    tools: RecalibrationContext,
     store: Arc<dyn ModelStore>,
     inner: Mutex<Jobs>,
     /// Held while a model is stored and then used, so that the stored and the used model are equal.
@@ -208,8 +208,8 @@ impl Recalibrations {
         }
     }
 
-    /// Discards results that refer to a device's old model. Called by the holder of the models' lock
-    /// when the device has its new model.
+    /// Discards results that refer to a device's old model. Called by the holder of the models'
+    /// lock when the device has its new model.
     pub(crate) fn model_changes(&self, device: &str) {
         let now = self.tools.tenants.now();
         let mut inner = self.lock();
@@ -251,7 +251,7 @@ impl Recalibrations {
 
     /// Creates the recalibrations of these devices. No thread runs before the [start](Self::start).
     pub(crate) fn new(
-        tools: Tools,
+        tools: RecalibrationContext,
         store: Arc<dyn ModelStore>,
         devices: &[spec::Device],
     ) -> Arc<Recalibrations> {
@@ -349,7 +349,7 @@ impl Recalibrations {
 
     /// Measures a device, and then uses, holds back or refuses the measured model.
     fn measure(&self, device: &str) {
-        let orders = Arc::new(Orders::default());
+        let orders = Arc::new(ProberControl::default());
         let Some(asked) = self.begin(device) else { return };
         let is_cancelled = || !self.lock().is_wanted(device);
         let rest = || {
@@ -368,7 +368,7 @@ impl Recalibrations {
                 words::tell(&mut job.told, recalibration, last);
             }
         };
-        let order = Order {
+        let order = MeasurementInputs {
             device,
             scratch,
             gives_way: asked.when == When::Idle,
@@ -382,9 +382,9 @@ impl Recalibrations {
         self.lock().probing = None;
         match measured {
             Ok(findings) => self.found(device, &asked, &findings),
-            Err(Ended::Refused(why)) => self.end(device, Phase::Refused, Some(why)),
-            Err(Ended::Cancelled) => self.end(device, Phase::Cancelled, None),
-            Err(Ended::GivesWay) => self.give_way(device),
+            Err(RecalibrationStop::Refused(why)) => self.end(device, Phase::Refused, Some(why)),
+            Err(RecalibrationStop::Cancelled) => self.end(device, Phase::Cancelled, None),
+            Err(RecalibrationStop::GivesWay) => self.give_way(device),
         }
     }
 
@@ -402,8 +402,8 @@ impl Recalibrations {
         &self,
         device: &str,
         asked: &StartRecalibration,
-        orders: &Arc<Orders>,
-    ) -> Result<Option<Place>, Problem> {
+        orders: &Arc<ProberControl>,
+    ) -> Result<Option<BlockRange>, Problem> {
         let space = asked.scratch.as_deref();
         self.store.with_scratch(device, space, |space| {
             let mut inner = self.lock();
@@ -412,7 +412,7 @@ impl Recalibrations {
                 return Err(Problem::new(Code::NotFound, "the recalibration was cancelled"));
             }
             let meant = inner.jobs.get(device).and_then(|job| job.scratch);
-            let is_other = |it: &&Space| meant.is_some_and(|number| number != it.number);
+            let is_other = |it: &&ServerNamespace| meant.is_some_and(|number| number != it.number);
             if let Some(space) = space.filter(is_other) {
                 let message = format!(
                     "namespace {:?} is another one than when this was asked for, and is not overwritten",
@@ -421,7 +421,7 @@ impl Recalibrations {
                 return Err(Problem::new(Code::Invalid, message));
             }
             inner.probing = Some((space.cloned(), orders.clone()));
-            Ok(space.map(|space| Place { first: space.place.first, blocks: space.place.blocks }))
+            Ok(space.map(|space| BlockRange { first: space.place.first, blocks: space.place.blocks }))
         })?
     }
 
@@ -526,12 +526,14 @@ impl Recalibrations {
     ///
     /// # Errors
     /// Probes are in flight there. They end soon, and nothing may change before.
-    pub(crate) fn clear_for(&self, spaces: &[Space]) -> Result<(), Problem> {
+    pub(crate) fn clear_for(&self, spaces: &[ServerNamespace]) -> Result<(), Problem> {
         let orders = {
             let inner = self.lock();
             let Some((Some(scratch), orders)) = &inner.probing else { return Ok(()) };
-            let meets = |other: &Space| other.number != scratch.number && scratch.meets(other);
-            let stays = |one: &Space| (one.number, one.place) == (scratch.number, scratch.place);
+            let meets =
+                |other: &ServerNamespace| other.number != scratch.number && scratch.meets(other);
+            let stays =
+                |one: &ServerNamespace| (one.number, one.place) == (scratch.number, scratch.place);
             if spaces.iter().any(stays) && !spaces.iter().any(meets) {
                 return Ok(());
             }
@@ -544,10 +546,10 @@ impl Recalibrations {
     ///
     /// # Errors
     /// Probes are still in flight.
-    fn end_probes(&self, orders: &Arc<Orders>) -> Result<(), Problem> {
+    fn end_probes(&self, orders: &Arc<ProberControl>) -> Result<(), Problem> {
         orders.stop();
         // Those that never began do not end, either.
-        let is_theirs = |probing: &(_, Arc<Orders>)| Arc::ptr_eq(&probing.1, orders);
+        let is_theirs = |probing: &(_, Arc<ProberControl>)| Arc::ptr_eq(&probing.1, orders);
         let is_over = || orders.is_over() || !self.lock().probing.as_ref().is_some_and(is_theirs);
         match wait::until(&self.tools.clock, CLEAR_MAX, is_over) {
             true => Ok(()),
@@ -626,7 +628,7 @@ impl Recalibrator for Recalibrations {
     fn start(&self, device: &str, how: &StartRecalibration) -> Result<Recalibration, Problem> {
         self.check_device(device)?;
         // What is wrong with the namespace is said at once.
-        let number_of = |space: Option<&Space>| space.map(|space| space.number);
+        let number_of = |space: Option<&ServerNamespace>| space.map(|space| space.number);
         let scratch = self.store.with_scratch(device, how.scratch.as_deref(), number_of)?;
         let now = self.tools.tenants.now();
         let mut inner = self.lock();

@@ -17,37 +17,40 @@ use std::time::Duration;
 
 use contract::ListenerId;
 use control::{WorkerCommands, WorkerController, WorkerMailbox};
-use dataplane::{Accounts, Chosen, ONE_WORKER, Orders, Places, Plan, Volume, read_files};
-use io::{Listener, SpinPolicy, Spread, TcpOptions, Waker};
+use dataplane::{
+    DeviceTable, KernelInterface, ONE_WORKER, ThreadAccounts, Volume, WorkerOrders, WorkerSetup,
+    read_files,
+};
+use io::{ConnectionBalancer, Listener, SpinPolicy, TcpOptions, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 pub use self::args::Args;
 use self::args::{located, merge};
 use self::bound::BoundSockets;
-use self::draft::{Beside, Draft};
-use crate::admin::{AdminState, Crew};
+use self::draft::{CommandLineSettings, StartupPlan};
+use crate::admin::{AdminState, RunningServer};
 use crate::config::exposure::{doubtful_names, exposed};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
 use crate::host_keys::HostKeys;
 use crate::listen::ListenAt;
-use crate::live::{Gate, Ground, Live, Store};
+use crate::live::{FixedParts, LiveConfig, Store, WorkerAccess};
 use crate::log;
 use crate::recalibrate::{self, Recalibrations};
 use crate::storage_epoch;
 use crate::upgrade::{
-    Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
-    tell_why_anew,
+    HandOver, HandOverParts, Successor, ask_for_time, socket_path, start_hand_over,
+    tell_service_manager, tell_why_anew,
 };
 use crate::watchdog;
 
 /// Checks that this server can serve the predecessor's connections, and takes over the
 /// predecessor's record of removed namespaces and listeners.
 fn check_successor(
-    plan: &Plan,
+    plan: &WorkerSetup,
     successor: &mut Successor,
-    live: &Live,
+    live: &LiveConfig,
     listen_at: &[ListenAt],
 ) -> Result<(), String> {
     let (listeners, spaces) = (&plan.shared.listeners, live.spaces());
@@ -60,13 +63,13 @@ fn check_successor(
 /// Collects the parts of the server that the admin API shows and changes, and starts the
 /// recalibrations.
 fn crew(
-    plan: &Plan,
-    chosen: Chosen,
-    live: &Arc<Live>,
+    plan: &WorkerSetup,
+    chosen: KernelInterface,
+    live: &Arc<LiveConfig>,
     commands: &WorkerCommands,
     config: &Config,
-) -> Result<Crew, String> {
-    let tools = recalibrate::Tools {
+) -> Result<RunningServer, String> {
+    let tools = recalibrate::RecalibrationContext {
         tenants: plan.tenants.clone(),
         places: plan.places.clone(),
         clock: plan.clock,
@@ -78,12 +81,12 @@ fn crew(
     live.set_recalibrations(&recalibrations);
     recalibrations.start()?;
     let (commands, cpus) = (commands.clone(), plan.cpus.clone());
-    Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
+    Ok(RunningServer { commands, cpus, live: live.clone(), recalibrations })
 }
 
 /// Returns the parts of the server that never change, which live changes use.
-fn ground(plan: &Plan, wakers: &Wakers, insecure: bool) -> Ground {
-    Ground {
+fn ground(plan: &WorkerSetup, wakers: &Wakers, insecure: bool) -> FixedParts {
+    FixedParts {
         places: plan.places.clone(),
         shared: plan.shared.clone(),
         fabric: plan.fabric.clone(),
@@ -99,14 +102,14 @@ fn ground(plan: &Plan, wakers: &Wakers, insecure: bool) -> Ground {
 
 /// Returns the parts that a successor takes over and to which taken-over connections are added.
 fn grounds(
-    plan: &Plan,
+    plan: &WorkerSetup,
     bound: &mut BoundSockets,
-    live: Arc<Live>,
+    live: Arc<LiveConfig>,
     commands: WorkerCommands,
     wakers: Vec<Waker>,
     listeners: Vec<(ListenerId, Listener)>,
-) -> Grounds {
-    Grounds {
+) -> HandOverParts {
+    HandOverParts {
         tenants: plan.tenants.clone(),
         commands,
         spread: plan.spread.clone(),
@@ -127,7 +130,8 @@ fn grounds(
 pub fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     let base = merge(&args)?;
-    // Who has logs opened anew does not end a server that is about to start: it reloads when it serves.
+    // Who has logs opened anew does not end a server that is about to start: it reloads when it
+    // serves.
     let hang_ups =
         Signals::new([SIGHUP]).map_err(|error| format!("cannot take signals: {error}"))?;
     // Before there are others: workers alone go to their processors.
@@ -182,7 +186,8 @@ fn serve(
     }
     changes.dormant(&base).into_iter().for_each(|line| tracing::warn!("{line}"));
     let config = changes.made_to(&base);
-    let draft = Draft::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
+    let draft =
+        StartupPlan::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
@@ -194,7 +199,7 @@ fn serve(
     let mut bound = BoundSockets::bind(&listen_at, binding, successor.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = ground(&plan, &fabric_wakers, args.insecure);
-    let live = Live::new(ground, bound.take_open(), base, changes, store)?;
+    let live = LiveConfig::new(ground, bound.take_open(), base, changes, store)?;
     match successor {
         Some(successor) => check_successor(&plan, successor, &live, &listen_at)?,
         None => live.keep_disks(),
@@ -213,7 +218,7 @@ fn serve(
     bound.open_apis(args, &admin, &plan.tenants, crew, successor.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
-    live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
+    live.set_gate(WorkerAccess { orders, wakers: to_wake, commands: commands.clone() });
     let (hand_over, wake) = HandOver::new(hand_over);
     controller.set_wake(wakers.len(), wake);
     start_controller(controller, &wakers).and_then(|()| watchdog::start(&plan.orders, &wakers))?;
@@ -279,7 +284,7 @@ fn end_with_any_thread() {
 
 /// Collects the mistakes of a configuration, for `--check`.
 pub fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
-    Draft::of(base, config, Beside::default()).map(drop)
+    StartupPlan::of(base, config, CommandLineSettings::default()).map(drop)
 }
 
 /// Returns the number of workers if so many can serve these devices, or an error.
@@ -294,10 +299,10 @@ fn plan(
     args: &Args,
     base: &Config,
     config: &Config,
-    draft: Draft,
+    draft: StartupPlan,
     mut successor: Option<&mut Successor>,
-) -> Result<(Plan, WorkerController, WorkerMailbox), String> {
-    let Draft { listen, size, limits, specs, clock, tenants } = draft;
+) -> Result<(WorkerSetup, WorkerController, WorkerMailbox), String> {
+    let StartupPlan { listen, size, limits, specs, clock, tenants } = draft;
     let workers = check_workers(size.most, &specs)?;
     if let Some(successor) = &mut successor {
         successor.find_devices(&specs)?;
@@ -316,7 +321,7 @@ fn plan(
     // Sizes and files are known now that were not, such as those of block devices.
     let shared = draft::parts(base, config, &listen, &named, &tenants);
     let storage_epoch = storage_epoch::of(named.iter().map(|(_, volume)| volume));
-    let places = Arc::new(Places::of(named));
+    let places = Arc::new(DeviceTable::of(named));
     let mut shared = shared.map_err(|mistakes| located(args, &mistakes))?;
     shared.storage_epoch = storage_epoch.into();
     if let Some(successor) = successor {
@@ -330,15 +335,15 @@ fn plan(
         WorkerController::with_hand_over(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     let room = config.connections_max().min(descriptors).max(1);
-    let spread = Spread::new(workers);
+    let spread = ConnectionBalancer::new(workers);
     spread.bound(room);
     let open_to = spread.clone();
     let commands = controller.commands();
     commands.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
     commands.size(size.least);
-    let (orders, inboxes) = Orders::new(workers);
+    let (orders, inboxes) = WorkerOrders::new(workers);
     let boxes = boxes.into_iter().zip(inboxes).map(Some).collect();
-    let plan = Plan {
+    let plan = WorkerSetup {
         places,
         shared: Arc::new(shared),
         limits,
@@ -355,7 +360,7 @@ fn plan(
         no_scheduler: args.no_scheduler,
         fabric: Arc::default(),
         boxes: Mutex::new(boxes),
-        accounts: Accounts::watched_by(&mut controller, workers),
+        accounts: ThreadAccounts::watched_by(&mut controller, workers),
     };
     Ok((plan, controller, hand_over))
 }
@@ -366,7 +371,7 @@ fn plan(
 /// during a reload causes one more reload.
 fn stop_on_signal(
     mut signals: Signals,
-    plan: Arc<Plan>,
+    plan: Arc<WorkerSetup>,
     wakers: Vec<Waker>,
     serves: Receiver<()>,
     reload: impl Fn() + Send + 'static,
@@ -383,7 +388,8 @@ fn stop_on_signal(
         let mut is_told = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                // It is full when one is to come that has not begun: that reads what this one would.
+                // It is full when one is to come that has not begun: that reads what this one
+                // would.
                 let _ = asked.try_send(());
                 continue;
             }

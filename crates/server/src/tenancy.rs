@@ -14,13 +14,13 @@ use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
 use spec::Tenant;
-use worker::{Lead, Stands};
+use worker::{DefaultTenant, ListenerBinding};
 
-use crate::config::{Config, Mistakes, Place};
+use crate::config::{Config, ConfigLocation, Mistakes};
 use crate::listen::ListenAt;
 
 /// The inputs from which the tenants and devices are registered.
-pub(crate) struct Needs<'a> {
+pub(crate) struct TenancyInputs<'a> {
     /// The configuration without live changes.
     pub(crate) base: &'a Config,
     /// The configuration with the changes.
@@ -36,8 +36,8 @@ pub(crate) struct Needs<'a> {
 /// Creates the tenants of a server: the configured ones with their live changes, and the default
 /// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. The
 /// refusal is a mistake, unless the spec or model of a device could not be read.
-pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
-    let Needs { base, config, listen, .. } = needs;
+pub(crate) fn tenants(needs: &TenancyInputs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
+    let TenancyInputs { base, config, listen, .. } = needs;
     let (devices, are_known) = setups(config, needs.specs, mistakes);
     let tenants = Tenants::new(devices, needs.workers, needs.tenants_max, clock);
     let now = tenants.now();
@@ -79,7 +79,7 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
         Some((at.tenant.as_deref()?, by(at), false, config.place_of_listener(at.number)))
     });
     let of_rules = config.rule_tenants().filter_map(|(n, name)| {
-        let place = Place::Entry("access", n - 1, Some("tenant"));
+        let place = ConfigLocation::Entry("access", n - 1, Some("tenant"));
         Some((name?, format!("access rule {n}"), true, Some(place)))
     });
     for (name, by, stays, place) in default.into_iter().chain(of_rules).chain(of_listeners) {
@@ -204,7 +204,7 @@ pub(crate) fn by(at: &ListenAt) -> String {
 ///
 /// # Errors
 /// The tenant does not exist, or a client has registered it and may remove it.
-pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, String> {
+pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<ListenerBinding, String> {
     let name = at.tenant.as_deref().unwrap_or(TenantRegistry::DEFAULT);
     let tenant = match (registry.find(name), at.tenant.is_some()) {
         (Some(tenant), _) => tenant,
@@ -217,8 +217,8 @@ pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, Str
     if let Some(Origin::Client(_)) = registry.origin(tenant) {
         return Err(format!("{}: a client has made the tenant {name:?}, and may end it", by(at)));
     }
-    let stands = Some(Stands { tenant, name: name.to_owned() });
-    Ok(Lead { protocol: at.protocol, namespace: at.namespace, stands })
+    let stands = Some(DefaultTenant { tenant, name: name.to_owned() });
+    Ok(ListenerBinding { protocol: at.protocol, namespace: at.namespace, stands })
 }
 
 /// Creates the default tenant, if it does not exist and clients of a new listener may belong to it.

@@ -5,8 +5,8 @@ use std::path::Path;
 use dataplane::{FileMedia, explain, member_options, open_member, open_volume, shape};
 use flash::{Source, Spec};
 use ftl::layout::PAGE_BYTES;
-pub use ftl::{Checked, Described, Geometry};
-use ftl::{Media, Untouched};
+pub use ftl::{CheckReport, Geometry, VolumeParameters};
+use ftl::{Media, ReadOnlyMedia};
 use io::device::FileVolume;
 
 /// The number of bytes at the beginning of a member that are searched for other data.
@@ -61,7 +61,7 @@ pub fn create(spec: &Spec, overwrite: bool) -> Result<Geometry, String> {
 ///
 /// # Errors
 /// Says what is wrong and what to do.
-pub fn show(spec: &Spec) -> Result<Described, String> {
+pub fn show(spec: &Spec) -> Result<VolumeParameters, String> {
     let (path, ..) = member(spec)?;
     let path = path.display().to_string();
     let file = open_member(&path, member_options(true))?;
@@ -73,14 +73,14 @@ pub fn show(spec: &Spec) -> Result<Described, String> {
 ///
 /// # Errors
 /// Says what is wrong and what to do.
-pub fn check(spec: &Spec) -> Result<(Described, Checked), String> {
+pub fn check(spec: &Spec) -> Result<(VolumeParameters, CheckReport), String> {
     let (path, ..) = member(spec)?;
     let path = path.display().to_string();
     let file = open_member(&path, member_options(true))?;
     let mut media = FileMedia::of(&file)?;
     let mut checked = || {
         let described = ftl::describe(&mut media)?;
-        let volume = open_volume(&mut Untouched(&mut media), false)?.0;
+        let volume = open_volume(&mut ReadOnlyMedia(&mut media), false)?.0;
         Ok((described, ftl::check(&mut media, &volume)?))
     };
     checked().map_err(|error| explain(&path, error))

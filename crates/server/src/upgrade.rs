@@ -28,14 +28,14 @@ mod thread;
 
 pub(crate) use anew::tell_why as tell_why_anew;
 pub use command::{Args, run};
-pub(crate) use grounds::Grounds;
+pub(crate) use grounds::HandOverParts;
 pub(crate) use hand_over::HandOver;
 pub(crate) use notify::{
     drains as ask_for_time, interval as watchdog_interval, lives as show_life,
     ready as tell_service_manager,
 };
 pub(crate) use path::{open_socket, socket_path};
-pub(crate) use retained::Inherited;
+pub(crate) use retained::InheritedSockets;
 pub(crate) use socket::{Role, Socket, wanted};
 pub(crate) use successor::Successor;
 pub(crate) use thread::start as start_hand_over;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::Orders;
+use dataplane::WorkerOrders;
 use io::Waker;
 
 use crate::upgrade::{show_life, watchdog_interval};
@@ -20,7 +20,7 @@ const LOOKS: u32 = 4;
 ///
 /// # Errors
 /// The thread cannot be started.
-pub(crate) fn start(orders: &Arc<Orders>, wakers: &[Waker]) -> Result<(), String> {
+pub(crate) fn start(orders: &Arc<WorkerOrders>, wakers: &[Waker]) -> Result<(), String> {
     let Some(interval) = watchdog_interval() else { return Ok(()) };
     let (orders, wakers) = (orders.clone(), wakers.to_vec());
     let watch = move || {
@@ -34,7 +34,7 @@ pub(crate) fn start(orders: &Arc<Orders>, wakers: &[Waker]) -> Result<(), String
 
 /// Asks all workers to show that their threads run, and sends the service manager a sign of life if
 /// all have answered after `pause`.
-fn look(orders: &Orders, wakers: &[Waker], pause: Duration) {
+fn look(orders: &WorkerOrders, wakers: &[Waker], pause: Duration) {
     orders.ask(wakers);
     std::thread::sleep(pause);
     if orders.have_answered() {

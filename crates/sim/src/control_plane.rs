@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meters, Promise, Report, Slo, Stays, TenantId, WorkerMessage};
+use contract::{Instant, Meters, MoveRefusal, Promise, Report, Slo, TenantId, WorkerMessage};
 use control::{
     DeviceSetup, Origin, State, Switches, TenantRegistry, Tenants, WorkerController, WorkerMailbox,
 };
-use flash::Chance;
+use flash::Rng;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
-use worker::Line;
+use worker::ControlPlaneLink;
 
 use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
@@ -28,7 +28,7 @@ pub(crate) struct ControlPlane {
     tenants: Tenants,
     controller: WorkerController,
     boxes: Vec<Option<WorkerMailbox>>,
-    chance: Chance,
+    chance: Rng,
     /// The time of the control plane's next turn.
     pub(crate) due: Instant,
     /// The tenants by number, as of the last turn.
@@ -66,7 +66,7 @@ impl ControlPlane {
             tenants,
             controller,
             boxes: boxes.into_iter().map(Some).collect(),
-            chance: Chance::new(plan.seed),
+            chance: Rng::new(plan.seed),
             due: now,
             seen: vec![None; TENANTS],
             sabotage,
@@ -91,10 +91,10 @@ impl ControlPlane {
 
     /// Returns a worker's connection to the control plane: its mailbox and its counters. To be
     /// called once for each worker.
-    pub(crate) fn line(&mut self, worker: usize) -> Line<WatchedMailbox> {
+    pub(crate) fn line(&mut self, worker: usize) -> ControlPlaneLink<WatchedMailbox> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");
         let doubles = self.sabotage == Sabotage::DoubledMoves;
-        Line {
+        ControlPlaneLink {
             mailbox: WatchedMailbox::new(inner, doubles, self.passed.clone(), self.marks.clone()),
             meters: match self.sabotage == Sabotage::EarlyReuse {
                 true => Arc::new(Meters::new(TENANTS)),
@@ -124,12 +124,13 @@ impl ControlPlane {
             let Report::Moved { ended, .. } = report else { continue };
             match ended {
                 Ok(_) => self.marks.hit(Mark::MovedLanded),
-                Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),
-                Err(Stays::Gone) => self.marks.hit(Mark::MovedGone),
-                Err(Stays::Session) => {
+                Err(MoveRefusal::Busy) => self.marks.hit(Mark::MovedBusy),
+                Err(MoveRefusal::Gone) => self.marks.hit(Mark::MovedGone),
+                Err(MoveRefusal::Session) => {
                     self.marks.hit(self.plan.stays.expect("every session moves"));
                 }
-                Err(Stays::TooMany | Stays::NoRoom | Stays::Elsewhere { .. }) => {}
+                Err(MoveRefusal::TooMany | MoveRefusal::NoRoom | MoveRefusal::Elsewhere { .. }) => {
+                }
             }
         }
         if self.sabotage == Sabotage::EarlyReuse {
@@ -197,7 +198,7 @@ impl ControlPlane {
         let slo = self.slo();
         let name = format!("operator's {}", self.chance.within(0..=2));
         let mut registry = self.tenants.registry();
-        let any = |registry: &TenantRegistry, chance: &mut Chance| {
+        let any = |registry: &TenantRegistry, chance: &mut Rng| {
             let names = registry.names().map(str::to_owned).collect::<Vec<_>>();
             names[chance.within(0..=names.len() as u64 - 1) as usize].clone()
         };

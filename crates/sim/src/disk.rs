@@ -10,20 +10,21 @@ use std::time::Duration;
 
 use contract::{Buf, Command, Completion, Device, Geometry, Instant, Slot, Status, Submission};
 use flash::{
-    Chance, Delay, Delayed, Exclusive, FaultSwitch, Faults, Faulty, MemQueue, MemVolume, RangeLocks,
+    Delay, DelayedDevice, ExclusiveQueue, FaultSwitch, Faults, FaultyDevice, MemQueue, MemVolume,
+    RangeLocks, Rng,
 };
 
 use crate::ledger::{Ledger, Tick};
 use crate::marks::{Mark, Marks};
 use crate::stamp;
 
-/// A device that carries commands out late. [`Delayed`] only reports them late; this is the drive
-/// that finishes a write long after its connection died.
+/// A device that carries commands out late. [`DelayedDevice`] only reports them late; this is the
+/// drive that finishes a write long after its connection died.
 #[derive(Debug)]
-struct Late<D> {
+struct LateDevice<D> {
     inner: D,
     lateness: Lateness,
-    chance: Chance,
+    chance: Rng,
     /// Submissions that are delayed, each with the time at which it reaches the device below.
     held: Vec<(Instant, Submission)>,
     calm: Rc<RefCell<bool>>,
@@ -39,7 +40,7 @@ pub(crate) struct Lateness {
     pub(crate) share: f64,
 }
 
-impl<D: Device> Device for Late<D> {
+impl<D: Device> Device for LateDevice<D> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -101,11 +102,11 @@ pub(crate) struct Volume {
     pub(crate) marks: Marks,
 }
 
-type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
+type Stack = ExclusiveQueue<FaultyDevice<DelayedDevice<LateDevice<MemQueue>>>>;
 
 /// A command in flight at the device, by the effect that it may have on the model.
 #[derive(Clone, Copy, Debug)]
-enum Inside {
+enum InFlightCommand {
     /// A write of the request with this number, or a part of that write.
     Write(u32),
     /// A flush, with the time at which the flush began.
@@ -121,25 +122,25 @@ pub(crate) struct Disk {
     stack: Option<Stack>,
     switch: FaultSwitch,
     ledger: Rc<RefCell<Ledger>>,
-    in_flight: HashMap<Slot, Inside>,
+    in_flight: HashMap<Slot, InFlightCommand>,
     marks: Marks,
 }
 
 impl Disk {
     pub(crate) fn new(volume: &Volume, habits: &Habits, scratch: Vec<Buf>, seed: u64) -> Self {
-        let late = Late {
+        let late = LateDevice {
             inner: volume.data.open_queue_of(habits.depth),
             lateness: habits.lateness.clone(),
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             held: Vec::new(),
             calm: volume.calm.clone(),
             marks: volume.marks.clone(),
         };
-        let delayed = Delayed::new(late, habits.delay, seed ^ 1);
-        let faulty = Faulty::new(delayed, habits.faults.clone());
+        let delayed = DelayedDevice::new(late, habits.delay, seed ^ 1);
+        let faulty = FaultyDevice::new(delayed, habits.faults.clone());
         let switch = faulty.switch();
         let (locks, granularity) = (volume.locks.clone(), habits.granularity_bytes);
-        let stack = Exclusive::with_granularity(faulty, locks, scratch, granularity);
+        let stack = ExclusiveQueue::with_granularity(faulty, locks, scratch, granularity);
         Disk {
             stack: Some(stack),
             switch,
@@ -202,10 +203,12 @@ impl Device for Disk {
                 let lba = command.range().map_or(0, |range| range.lba);
                 let fua = matches!(command, Command::Write { fua: true, .. });
                 self.ledger.borrow_mut().submitted(op, lba, fua);
-                Inside::Write(op)
+                InFlightCommand::Write(op)
             }
-            (None, Command::Flush) => Inside::Flush(self.ledger.borrow_mut().flush_begins()),
-            (None, _) => Inside::Other,
+            (None, Command::Flush) => {
+                InFlightCommand::Flush(self.ledger.borrow_mut().flush_begins())
+            }
+            (None, _) => InFlightCommand::Other,
         };
         let before = self.in_flight.insert(*slot, inside);
         assert!(before.is_none(), "{slot:?} is at the device already");
@@ -225,11 +228,11 @@ impl Device for Disk {
             }
             let inside = self.in_flight.remove(slot);
             match inside.unwrap_or_else(|| panic!("{slot:?} completed unasked")) {
-                Inside::Write(op) => self.ledger.borrow_mut().completed(op),
-                Inside::Flush(began) if status.is_ok() => {
+                InFlightCommand::Write(op) => self.ledger.borrow_mut().completed(op),
+                InFlightCommand::Flush(began) if status.is_ok() => {
                     self.ledger.borrow_mut().flushed(began);
                 }
-                Inside::Flush(_) | Inside::Other => {}
+                InFlightCommand::Flush(_) | InFlightCommand::Other => {}
             }
         }
     }
@@ -242,17 +245,20 @@ impl Device for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partings::Partings;
-    use flash::conformance::{self, Heap, leak_buf};
+    use crate::partings::NoticedEnds;
+    use flash::conformance::{self, HeapBench, leak_buf};
 
     #[test]
     fn late_devices_conform() {
         let lateness = Lateness { usual: 0..=500, rare: 1_000..=9_000, share: 0.3 };
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = Volume {
                 data: MemVolume::new(blocks),
                 locks: Arc::new(RangeLocks::new()),
-                ledger: Rc::new(RefCell::new(Ledger::new(Marks::default(), Partings::default()))),
+                ledger: Rc::new(RefCell::new(Ledger::new(
+                    Marks::default(),
+                    NoticedEnds::default(),
+                ))),
                 calm: Rc::new(RefCell::new(false)),
                 marks: Marks::default(),
             };

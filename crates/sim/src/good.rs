@@ -7,11 +7,11 @@ use crate::attach::AttachedQueue;
 use crate::nbd::NbdPeer;
 use crate::nvme::NvmeHost;
 use crate::port::Port;
-use crate::steady::Steady;
+use crate::steady::SteadyClient;
 
 /// A well-behaved peer of the server.
-pub(crate) enum Good {
-    Reflex(Box<Steady>),
+pub(crate) enum WellBehavedPeer {
+    Reflex(Box<SteadyClient>),
     Nvme(Box<NvmeHost>),
     Nbd(Box<NbdPeer>),
     Attached(Box<AttachedQueue>),
@@ -21,15 +21,15 @@ pub(crate) enum Good {
 macro_rules! each {
     ($good:expr, $one:ident => $body:expr) => {
         match $good {
-            Good::Reflex($one) => $body,
-            Good::Nvme($one) => $body,
-            Good::Nbd($one) => $body,
-            Good::Attached($one) => $body,
+            WellBehavedPeer::Reflex($one) => $body,
+            WellBehavedPeer::Nvme($one) => $body,
+            WellBehavedPeer::Nbd($one) => $body,
+            WellBehavedPeer::Attached($one) => $body,
         }
     };
 }
 
-impl Good {
+impl WellBehavedPeer {
     /// Processes ended requests and sends due ones. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         each!(self, one => one.turn(now))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::{
     ConnId, Dial, Frame, FrameHead, HEAD_BYTES_MAX, Instant, NetEvent, Streams, Transport,
 };
-use flash::Chance;
+use flash::Rng;
 
 use crate::layout::HOSTILE_BLOCKS;
 use crate::marks::{Mark, Marks};
@@ -13,7 +13,7 @@ use crate::port::Port;
 
 /// The behaviour of a hostile client on its present connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mischief {
+enum HostileBehaviour {
     /// The client connects and sends nothing.
     Silence,
     /// The client sends random bytes instead of messages.
@@ -32,12 +32,12 @@ enum Mischief {
 }
 
 /// A hostile client of the server, with at most one connection at a time.
-pub(crate) struct Hostile {
+pub(crate) struct HostileClient {
     port: Port,
-    chance: Chance,
+    chance: Rng,
     conn: Option<ConnId>,
     is_open: bool,
-    mischief: Mischief,
+    mischief: HostileBehaviour,
     /// The bytes that are left to send.
     outbox: Vec<u8>,
     /// The number of further messages or pieces that the client sends on the present connection.
@@ -50,14 +50,14 @@ pub(crate) struct Hostile {
     marks: Marks,
 }
 
-impl Hostile {
+impl HostileClient {
     pub(crate) fn new(port: Port, seed: u64, marks: Marks) -> Self {
-        Hostile {
+        HostileClient {
             port,
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             conn: None,
             is_open: false,
-            mischief: Mischief::Silence,
+            mischief: HostileBehaviour::Silence,
             outbox: Vec::new(),
             moves: 0,
             next_at: Instant::ZERO,
@@ -106,7 +106,7 @@ impl Hostile {
             NetEvent::Opened { conn, .. } => {
                 self.is_open = Some(conn) == self.conn;
                 self.since = now;
-                if let Mischief::Flood { .. } | Mischief::Silence = self.mischief {
+                if let HostileBehaviour::Flood { .. } | HostileBehaviour::Silence = self.mischief {
                     self.port.pause(conn); // it reads no reply
                 }
             }
@@ -143,11 +143,11 @@ impl Hostile {
         if self.outbox.is_empty() {
             self.compose();
         }
-        let floods = matches!(self.mischief, Mischief::Flood { .. });
+        let floods = matches!(self.mischief, HostileBehaviour::Flood { .. });
         if floods && self.port.unsent(conn) > 0 {
             self.marks.hit(Mark::HostileFlood);
         }
-        let most = if self.mischief == Mischief::Drip { 1 } else { usize::MAX };
+        let most = if self.mischief == HostileBehaviour::Drip { 1 } else { usize::MAX };
         let count = self.outbox.len().min(most);
         let bytes: Vec<u8> = self.outbox.drain(..count).collect();
         for piece in bytes.chunks(HEAD_BYTES_MAX) {
@@ -161,19 +161,21 @@ impl Hostile {
     fn dial(&mut self, now: Instant) {
         let version = self.chance.within(1..=2) as u8;
         (self.mischief, self.moves) = match self.chance.within(0..=9) {
-            0 => (Mischief::Silence, 0),
-            1 => (Mischief::Noise, 3),
-            2 => (Mischief::Half, 1),
-            3..=5 => (Mischief::Flood { version }, 200),
-            6..=7 => (Mischief::Odd { version }, 20),
-            8 => (Mischief::Drip, 60),
-            _ => (Mischief::Cut, 1),
+            0 => (HostileBehaviour::Silence, 0),
+            1 => (HostileBehaviour::Noise, 3),
+            2 => (HostileBehaviour::Half, 1),
+            3..=5 => (HostileBehaviour::Flood { version }, 200),
+            6..=7 => (HostileBehaviour::Odd { version }, 20),
+            8 => (HostileBehaviour::Drip, 60),
+            _ => (HostileBehaviour::Cut, 1),
         };
         self.outbox.clear();
         self.conn = Some(self.port.dial(now));
         self.is_open = false;
         match self.mischief {
-            Mischief::Flood { version: 2 } | Mischief::Odd { version: 2 } => self.hello(),
+            HostileBehaviour::Flood { version: 2 } | HostileBehaviour::Odd { version: 2 } => {
+                self.hello()
+            }
             _ => {}
         }
     }
@@ -181,28 +183,28 @@ impl Hostile {
     /// Composes the bytes that the client sends next, by its present behaviour.
     fn compose(&mut self) {
         match self.mischief {
-            Mischief::Silence => {}
-            Mischief::Noise => {
+            HostileBehaviour::Silence => {}
+            HostileBehaviour::Noise => {
                 for _ in 0..self.chance.within(1..=300) {
                     let byte = self.chance.number() as u8;
                     self.outbox.push(byte);
                 }
             }
-            Mischief::Half => self.half(),
-            Mischief::Flood { version } => {
+            HostileBehaviour::Half => self.half(),
+            HostileBehaviour::Flood { version } => {
                 for _ in 0..16 {
                     let blocks = self.chance.within(1..=64) as u32;
                     self.request(version, 0, blocks);
                 }
             }
-            Mischief::Odd { version } => self.odd(version),
-            Mischief::Drip => {
+            HostileBehaviour::Odd { version } => self.odd(version),
+            HostileBehaviour::Drip => {
                 self.hello();
                 for _ in 0..4 {
                     self.request(2, 0, 1);
                 }
             }
-            Mischief::Cut => {
+            HostileBehaviour::Cut => {
                 self.marks.hit(Mark::HostileWrote);
                 self.hello();
                 for _ in 0..3 {

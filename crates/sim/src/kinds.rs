@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use client::Options;
 use contract::{DIRECT_BYTES_MIN, SizeClass};
-use flash::Chance;
+use flash::Rng;
 
 use crate::marks::Mark;
 use crate::network::PacketImpairments;
-use crate::plan::{Happening, Kind, Plan, any};
+use crate::plan::{Plan, WorldEvent, WorldKind, any};
 use crate::{attach, nbd};
 
 impl Plan {
     /// Makes the random choices of a seed for a world of this kind.
-    pub(crate) fn of(kind: Kind, seed: u64) -> Plan {
+    pub(crate) fn of(kind: WorldKind, seed: u64) -> Plan {
         let mut plan = Plan::new(seed);
         match kind {
-            Kind::Hosts => {}
-            Kind::Nbd => add_nbd(&mut plan, &mut Chance::new(seed ^ 0x004e_4264)),
-            Kind::Attached => add_attached(&mut plan, &mut Chance::new(seed ^ 0x7562_6c6b)),
-            Kind::Packets => turn_to_packets(&mut plan, &mut Chance::new(seed ^ 0x0075_6470)),
+            WorldKind::Hosts => {}
+            WorldKind::Nbd => add_nbd(&mut plan, &mut Rng::new(seed ^ 0x004e_4264)),
+            WorldKind::Attached => add_attached(&mut plan, &mut Rng::new(seed ^ 0x7562_6c6b)),
+            WorldKind::Packets => turn_to_packets(&mut plan, &mut Rng::new(seed ^ 0x0075_6470)),
         }
         plan
     }
 
     /// Reduces the clients of `reflex`, raises the limits for others, and schedules kills of the
     /// server.
-    fn make_room(&mut self, chance: &mut Chance) {
+    fn make_room(&mut self, chance: &mut Rng) {
         self.clients.truncate(any(chance, &[0, 1, 2]));
         self.clients.iter_mut().for_each(|client| client.quota = client.quota.min(100));
         self.hostile = self.hostile.min(1);
@@ -35,7 +35,7 @@ impl Plan {
     }
 
     /// Removes NVMe hosts, makes room for connections, and schedules kills of the server.
-    fn replace_hosts(&mut self, chance: &mut Chance) {
+    fn replace_hosts(&mut self, chance: &mut Rng) {
         self.hosts.clear();
         for worker in &mut self.workers {
             worker.sizes.connections_max = 64;
@@ -43,7 +43,7 @@ impl Plan {
         let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
         for _ in 0..any(chance, &[0, 0, 1, 3]) {
             let at = Duration::from_nanos(chance.within(0..=last));
-            self.happenings.push((at, Happening::Kill));
+            self.happenings.push((at, WorldEvent::Kill));
         }
         self.happenings.sort_by_key(|&(at, _)| at);
     }
@@ -61,7 +61,7 @@ impl Plan {
     }
 }
 
-fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
+fn add_nbd(plan: &mut Plan, chance: &mut Rng) {
     plan.make_room(chance);
     plan.control_plane.stays = Some(Mark::MovedTooEarly);
     let has_big = chance.happens(0.4);
@@ -93,7 +93,7 @@ fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
     }
 }
 
-fn add_attached(plan: &mut Plan, chance: &mut Chance) {
+fn add_attached(plan: &mut Plan, chance: &mut Rng) {
     plan.make_room(chance);
     // Requests of attached volumes wait for tokens as long as it takes, which takes many steps.
     plan.control_plane.tokens = plan.control_plane.tokens.map(|tokens| tokens.max(100_000));
@@ -135,7 +135,7 @@ fn add_attached(plan: &mut Plan, chance: &mut Chance) {
     }
 }
 
-fn turn_to_packets(plan: &mut Plan, chance: &mut Chance) {
+fn turn_to_packets(plan: &mut Plan, chance: &mut Rng) {
     plan.replace_hosts(chance);
     plan.control_plane.stays = Some(Mark::MovedNoPackets);
     let base = any(chance, &[5_000, 20_000, 200_000]);
@@ -149,7 +149,7 @@ fn turn_to_packets(plan: &mut Plan, chance: &mut Chance) {
 }
 
 /// Returns the deaths of a device's processes, each with the time of the successor.
-fn deaths(chance: &mut Chance) -> Vec<(Duration, Duration)> {
+fn deaths(chance: &mut Rng) -> Vec<(Duration, Duration)> {
     let life = any(chance, &[300_000, 3_000_000, 100_000_000]);
     let pause = any(chance, &[10_000, 2_000_000, 300_000_000]);
     let count = any(chance, &[0, 1, 4, 20]);

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use contract::{BLOCK_BYTES, Command, Range, Status};
 
 use crate::marks::{Mark, Marks};
-use crate::partings::{Near, Partings};
+use crate::partings::{ClientEnd, NoticedEnds};
 use crate::stamp::{self, Content};
 
 /// A moment in the order of all events.
@@ -39,7 +39,7 @@ pub(crate) struct Lane {
 
 /// A request of a good client.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     pub(crate) lane: Lane,
     pub(crate) command: Command,
     /// The number of barriers that were sent before the request on the same lane.
@@ -49,15 +49,15 @@ pub(crate) struct Record {
     end: Tick,
     pub(crate) status: Option<Status>,
     /// The request's submissions to devices, and their completions.
-    device: Passage,
+    device: DeviceTimes,
     /// The connection to which the request is tied, because it is not sent again on another one;
     /// `None` for other requests.
-    near: Option<Near>,
+    near: Option<ClientEnd>,
 }
 
 /// The times of a request at a device, for the first and the last of its copies.
 #[derive(Clone, Copy, Debug, Default)]
-struct Passage {
+struct DeviceTimes {
     submitted: Option<(Tick, Tick)>,
     completed: Option<(Tick, Tick)>,
     copies: u32,
@@ -67,7 +67,7 @@ struct Passage {
 
 /// A write to one block, as the model records it.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct BlockWrite {
     op: u32,
     /// The time at which the write was surely carried out.
     known: Tick,
@@ -77,14 +77,14 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     tick: Tick,
-    pub(crate) records: Vec<Record>,
-    blocks: HashMap<u64, Vec<Entry>>,
+    pub(crate) records: Vec<RequestRecord>,
+    blocks: HashMap<u64, Vec<BlockWrite>>,
     /// Compare-and-writes: the request, the block, and the expected content.
     compares: Vec<(u32, u64, Content)>,
     /// Barriers by lane, with the status of each.
     barriers: HashMap<Lane, Vec<Option<Status>>>,
     /// The connections of which a server has noticed the end.
-    partings: Partings,
+    partings: NoticedEnds,
     /// Requests that were lost with the connection to which they are tied. Such a request may still
     /// be carried out.
     lost: Vec<u32>,
@@ -96,7 +96,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(marks: Marks, partings: Partings) -> Self {
+    pub(crate) fn new(marks: Marks, partings: NoticedEnds) -> Self {
         Ledger {
             tick: 0,
             records: Vec::new(),
@@ -142,27 +142,27 @@ impl Ledger {
         }
         if let (Some(range), true) = (command.range(), writes(command)) {
             for lba in range.lba..range.lba + u64::from(range.blocks) {
-                self.blocks.entry(lba).or_default().push(Entry { op, known: Tick::MAX });
+                self.blocks.entry(lba).or_default().push(BlockWrite { op, known: Tick::MAX });
             }
         }
-        let device = Passage::default();
+        let device = DeviceTimes::default();
         let end = Tick::MAX;
         let (status, near) = (None, None);
-        self.records.push(Record { lane, command, epoch, start, end, status, device, near });
+        self.records.push(RequestRecord { lane, command, epoch, start, end, status, device, near });
         op
     }
 
     /// Ties a request to the connection on which it is sent.
-    pub(crate) fn tie(&mut self, op: u32, near: Near) {
+    pub(crate) fn tie(&mut self, op: u32, near: ClientEnd) {
         self.records[op as usize].near = Some(near);
     }
 
-    /// Ends lost writes that can no longer be carried out: a server has been told of the end of their
-    /// connection, and no device has anything of them.
+    /// Ends lost writes that can no longer be carried out: a server has been told of the end of
+    /// their connection, and no device has anything of them.
     fn settle(&mut self) {
         let (records, partings) = (&self.records, &self.partings);
         let is_over = |&op: &u32| {
-            let Record { near, device, .. } = &records[op as usize];
+            let RequestRecord { near, device, .. } = &records[op as usize];
             device.inside == 0 && near.is_some_and(|near| partings.has(near))
         };
         let (over, open): (Vec<u32>, Vec<u32>) = self.lost.iter().copied().partition(is_over);
@@ -170,7 +170,7 @@ impl Ledger {
         for op in over {
             let now = self.advance();
             self.records[op as usize].end = now;
-            let Passage { submitted, .. } = self.records[op as usize].device;
+            let DeviceTimes { submitted, .. } = self.records[op as usize].device;
             self.marks.hit(match submitted {
                 None => Mark::LostUnbegun,
                 Some(_) => Mark::LostBegun,
@@ -187,7 +187,7 @@ impl Ledger {
         if status != Status::ConnectionLost {
             record.end = now;
         }
-        let Record { command, epoch, lane, start, device, near, .. } = *record;
+        let RequestRecord { command, epoch, lane, start, device, near, .. } = *record;
         // The pieces of other changes have no stamps, so nobody knows where they are.
         let is_stamped = matches!(command, Command::Write { .. });
         if status == Status::ConnectionLost && near.is_some() && is_stamped {
@@ -282,7 +282,7 @@ impl Ledger {
     /// `None` for `op` means the initial blocks.
     fn superseder(
         &self,
-        entries: &[Entry],
+        entries: &[BlockWrite],
         reader: Option<u32>,
         start: Tick,
         op: Option<u32>,
@@ -393,7 +393,8 @@ impl Ledger {
 
     fn name(&self, op: Option<u32>) -> String {
         let Some(op) = op else { return "nobody in particular".to_owned() };
-        let Record { lane, command, start, end, status, device, .. } = &self.records[op as usize];
+        let RequestRecord { lane, command, start, end, status, device, .. } =
+            &self.records[op as usize];
         let Lane { client, link, stream } = lane;
         let copies = device.copies;
         let end = if *end == Tick::MAX { "open".to_owned() } else { end.to_string() };
@@ -403,11 +404,11 @@ impl Ledger {
         )
     }
 
-    /// Records that a device has accepted a copy of a stamped write, or a piece of one, from the block
-    /// `lba` on.
+    /// Records that a device has accepted a copy of a stamped write, or a piece of one, from the
+    /// block `lba` on.
     pub(crate) fn submitted(&mut self, op: u32, lba: u64, fua: bool) {
         let now = self.advance();
-        let Record { command, near, .. } = self.records[op as usize];
+        let RequestRecord { command, near, .. } = self.records[op as usize];
         let is_gone = near.is_some_and(|near| self.partings.has(near));
         assert!(!is_gone, "{} begins after the end of its connection", self.name(Some(op)));
         if let Command::Write { fua: true, .. } = command {
@@ -459,7 +460,7 @@ impl Ledger {
             // The latest first and last completion of the requests before the last barrier.
             let (mut before, mut since) = ((None, (0, 0)), (None, (0, 0)));
             for &op in ops {
-                let Record { command, device, .. } = &self.records[op as usize];
+                let RequestRecord { command, device, .. } = &self.records[op as usize];
                 if *command == Command::Barrier {
                     before = merged(before, since);
                     since = (None, (0, 0));
@@ -492,7 +493,7 @@ fn merged(
 }
 
 fn writes(command: Command) -> bool {
-    command.kind() == contract::Kind::Write
+    command.kind() == contract::IoKind::Write
 }
 
 #[cfg(test)]
@@ -504,7 +505,7 @@ mod tests {
     const WRITE: Command = Command::Write { range: RANGE, fua: false };
 
     fn ledger() -> Ledger {
-        Ledger::new(Marks::default(), Partings::default())
+        Ledger::new(Marks::default(), NoticedEnds::default())
     }
 
     fn read(ledger: &mut Ledger, writer: Option<u32>) {
@@ -630,10 +631,10 @@ mod tests {
         read(&mut ledger, Some(lost));
     }
 
-    const NEAR: Near = (7, contract::ConnId { index: 1, generation: 0 });
+    const NEAR: ClientEnd = (7, contract::ConnId { index: 1, generation: 0 });
 
-    fn parted() -> (Ledger, Partings, u32) {
-        let partings = Partings::default();
+    fn parted() -> (Ledger, NoticedEnds, u32) {
+        let partings = NoticedEnds::default();
         let mut ledger = Ledger::new(Marks::default(), partings.clone());
         let op = ledger.submit(LANE, WRITE);
         ledger.tie(op, NEAR);

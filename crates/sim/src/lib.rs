@@ -1,8 +1,8 @@
 //! The simulated world: the real worker and the real initiator between a simulated network and the
 //! devices of `flash`, on one virtual clock, from one seed.
 //!
-//! A seed chooses sizes, impairments, habits and faults; [`Mark`] lists the branches that worlds should
-//! reach. A [`World`] runs to its end and panics on any violation:
+//! A seed chooses sizes, impairments, habits and faults; [`Mark`] lists the branches that worlds
+//! should reach. A [`World`] runs to its end and panics on any violation:
 //!
 //! - a request answered twice or never, also one that a process passed on to its successor,
 //! - a read that shows what it must not, or an acknowledged write that is lost,
@@ -11,9 +11,9 @@
 //! - a write of an NBD client that begins after the server has noticed the end of its connection,
 //! - a buffer or slot that does not come back, or a world that does not come to rest.
 //!
-//! A [`Kind`] of worlds has NVMe hosts, clients of NBD, or attached volumes, beside the clients of
-//! `reflex`. In worlds of packets, clients of `reflex` are alone, over real endpoints of packets. A
-//! seed has one of each kind.
+//! A [`WorldKind`] of worlds has NVMe hosts, clients of NBD, or attached volumes, beside the
+//! clients of `reflex`. In worlds of packets, clients of `reflex` are alone, over real endpoints of
+//! packets. A seed has one of each kind.
 //!
 //! A [siege](besiege) has no faults, but tenants that hold all they can get, and checks that nobody
 //! else waits for it.
@@ -56,6 +56,6 @@ mod world;
 
 pub use arena::Arena;
 pub use marks::{Mark, Marks};
-pub use plan::{Kind, Sabotage};
+pub use plan::{Sabotage, WorldKind};
 pub use siege::{SiegeReport, besiege};
-pub use world::{Outcome, World};
+pub use world::{World, WorldTotals};

@@ -4,7 +4,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use contract::{Command, Mailbox, Parcel, Payload, Report, TenancyRequest, WorkerMessage};
+use contract::{
+    Command, Mailbox, MigratingConnection, MigratingPayload, Report, TenancyRequest, WorkerMessage,
+};
 use control::WorkerMailbox;
 
 use crate::marks::{Mark, Marks};
@@ -31,11 +33,11 @@ impl WatchedMailbox {
         WatchedMailbox { inner, doubles, passed, marks }
     }
 
-    fn look_into(&self, parcel: &mut Parcel) {
-        let Parcel { requests, unparsed, put_off, listener, .. } = parcel;
+    fn look_into(&self, parcel: &mut MigratingConnection) {
+        let MigratingConnection { requests, unparsed, put_off, listener, .. } = parcel;
         let held = requests.iter().position(|request| request.command == Command::Barrier);
         let (queued, behind) = requests.split_at(held.unwrap_or(requests.len()));
-        let begun = |payload: &Payload| matches!(payload, Payload::Begun(_));
+        let begun = |payload: &MigratingPayload| matches!(payload, MigratingPayload::Begun(_));
         let is_begun = requests.last().is_some_and(|request| begun(&request.payload));
         self.marks.add(Mark::MovedQueued, queued.len() as u64);
         self.marks.add(Mark::MovedHeld, behind.len() as u64);

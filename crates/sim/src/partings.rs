@@ -8,22 +8,22 @@ use std::rc::Rc;
 use contract::ConnId;
 
 /// A client's end of a connection: its host and its identifier there.
-pub(crate) type Near = (usize, ConnId);
+pub(crate) type ClientEnd = (usize, ConnId);
 
 /// The set of connections of which a worker has noticed the end. Clones share the set.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Partings {
-    noticed: Rc<RefCell<HashSet<Near>>>,
+pub(crate) struct NoticedEnds {
+    noticed: Rc<RefCell<HashSet<ClientEnd>>>,
 }
 
-impl Partings {
+impl NoticedEnds {
     /// Records that a worker has learned of the connection's end.
-    pub(crate) fn notice(&self, near: Near) {
+    pub(crate) fn notice(&self, near: ClientEnd) {
         self.noticed.borrow_mut().insert(near);
     }
 
     /// Returns `true` if a worker has learned of the connection's end.
-    pub(crate) fn has(&self, near: Near) -> bool {
+    pub(crate) fn has(&self, near: ClientEnd) -> bool {
         self.noticed.borrow().contains(&near)
     }
 }

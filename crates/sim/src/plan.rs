@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::{Options, Version};
 use contract::{DIRECT_BYTES_MIN, SizeClass, Status};
-use flash::{Chance, Delay, Faults};
+use flash::{Delay, Faults, Rng};
 use proto::nvme_tcp::Digests;
 use worker::Limits;
 
@@ -14,7 +14,7 @@ use crate::attach;
 use crate::disk::{self, Lateness};
 use crate::marks::Mark;
 use crate::nbd;
-use crate::network::{Impairments, PacketImpairments, Sizes};
+use crate::network::{HostSizes, Impairments, PacketImpairments};
 use crate::nvme;
 use crate::steady;
 use crate::tenants::TENANTS;
@@ -52,7 +52,7 @@ pub enum Sabotage {
 /// The kind of a simulated world: the clients that it has in addition to those of protocol
 /// `reflex`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorldKind {
     /// A world with NVMe hosts.
     Hosts,
     /// A world with clients of NBD.
@@ -82,13 +82,13 @@ pub(crate) struct WorkerPlan {
     pub(crate) scratch: usize,
     pub(crate) queue_max: usize,
     pub(crate) receive_buffers: SizeClass,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: HostSizes,
     pub(crate) disk: disk::Habits,
 }
 
 /// An external event in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum WorldEvent {
     /// A connection is reset, ended or silenced.
     Strike,
     /// A worker's device stalls.
@@ -103,8 +103,8 @@ pub(crate) enum Happening {
     Give { worker: usize, to: usize, count: u32 },
     /// Every worker drains; then all start again, as a new process would.
     Restart,
-    /// Every worker loses all its connections at once, as in a process that is killed; a new process
-    /// starts when the device has ended what it had begun.
+    /// Every worker loses all its connections at once, as in a process that is killed; a new
+    /// process starts when the device has ended what it had begun.
     Kill,
 }
 
@@ -122,17 +122,17 @@ pub(crate) struct Plan {
     pub(crate) hostile: usize,
     pub(crate) control_plane: ControlPlanePlan,
     /// The external events, in order of time.
-    pub(crate) happenings: Vec<(Duration, Happening)>,
+    pub(crate) happenings: Vec<(Duration, WorldEvent)>,
 }
 
 /// Returns a randomly chosen element of `from`.
-pub(crate) fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
+pub(crate) fn any<T: Clone>(chance: &mut Rng, from: &[T]) -> T {
     from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
 }
 
 impl Plan {
     pub(crate) fn new(seed: u64) -> Plan {
-        let chance = &mut Chance::new(seed ^ 0x9a17_0000_0000);
+        let chance = &mut Rng::new(seed ^ 0x9a17_0000_0000);
         let granularity_bytes = any(chance, &[512, 512, 4096]);
         let huge = chance.happens(0.1);
         let workers = chance.within(1..=3) as usize;
@@ -140,8 +140,8 @@ impl Plan {
         let quota = chance.within(50..=250) as u32;
         let think = any(chance, &[1_000, 50_000, 500_000]);
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
-        let control_plane = control_plane(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
-        let client = |chance: &mut Chance, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
+        let control_plane = control_plane(&mut Rng::new(seed ^ 0x0ff1_ce00), huge);
+        let client = |chance: &mut Rng, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
         let impairments = impairments(chance);
         let mut workers: Vec<_> =
             (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect();
@@ -149,11 +149,11 @@ impl Plan {
         if clients.iter().any(|client| client.options.version == Version::One) {
             workers.iter_mut().for_each(queue_whatever_comes);
         }
-        let mut hosts = hosts(&mut Chance::new(seed ^ 0x4e56_4d65), quota, hot_blocks, 0..=think);
+        let mut hosts = hosts(&mut Rng::new(seed ^ 0x4e56_4d65), quota, hot_blocks, 0..=think);
         if !hosts.is_empty() {
             workers.iter_mut().for_each(make_room_for_hosts);
         }
-        if Chance::new(seed ^ 0x0069_686f).happens(0.3) {
+        if Rng::new(seed ^ 0x0069_686f).happens(0.3) {
             hosts.iter_mut().for_each(lose_patience);
             workers.iter_mut().for_each(try_patience);
         }
@@ -169,7 +169,7 @@ impl Plan {
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: {
                 let mut list = happenings(chance, count);
-                list.extend(moves(&mut Chance::new(seed ^ 0x0060_7e55), count));
+                list.extend(moves(&mut Rng::new(seed ^ 0x0060_7e55), count));
                 list.sort_by_key(|&(at, _)| at);
                 list
             },
@@ -180,13 +180,13 @@ impl Plan {
 
 /// Chooses the capacity of a server's device in tokens. Small rates make requests wait for tokens,
 /// which takes many steps.
-fn control_plane(chance: &mut Chance, huge: bool) -> ControlPlanePlan {
+fn control_plane(chance: &mut Rng, huge: bool) -> ControlPlanePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
     ControlPlanePlan { tokens, seed: chance.number(), stays: None }
 }
 
-fn impairments(chance: &mut Chance) -> Impairments {
+fn impairments(chance: &mut Rng) -> Impairments {
     let base = any(chance, &[5_000, 20_000, 100_000]);
     Impairments {
         latency: base..=any(chance, &[base, 2 * base, 20 * base]),
@@ -200,8 +200,8 @@ fn impairments(chance: &mut Chance) -> Impairments {
     }
 }
 
-fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bool) -> WorkerPlan {
-    let seconds = |chance: &mut Chance, from: &[u64]| Duration::from_secs(any(chance, from));
+fn worker(chance: &mut Rng, number: usize, granularity_bytes: usize, huge: bool) -> WorkerPlan {
+    let seconds = |chance: &mut Rng, from: &[u64]| Duration::from_secs(any(chance, from));
     let in_flight = any(chance, &[4, 16, 64, 200]);
     let limits = Limits {
         batch: any(chance, &[1, 3, 64]),
@@ -237,7 +237,7 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
         scratch: any(chance, &[1, 1, 3]),
         queue_max: any(chance, &[2, 512, 512]),
         receive_buffers: SizeClass { bytes: receive_bytes, count: any(chance, &[1, 2, 8, 32]) },
-        sizes: Sizes { connections_max: any(chance, &[16, 64]), frames_max },
+        sizes: HostSizes { connections_max: any(chance, &[16, 64]), frames_max },
         disk: disk(chance, granularity_bytes),
     }
 }
@@ -258,12 +258,12 @@ fn make_room_for_hosts(worker: &mut WorkerPlan) {
 
 /// Adds NVMe hosts to every second world.
 fn hosts(
-    chance: &mut Chance,
+    chance: &mut Rng,
     quota: u32,
     hot_blocks: u64,
     think: RangeInclusive<u64>,
 ) -> Vec<nvme::Habits> {
-    let millis = |chance: &mut Chance, from: &[u64]| Duration::from_millis(any(chance, from));
+    let millis = |chance: &mut Rng, from: &[u64]| Duration::from_millis(any(chance, from));
     let count = any(chance, &[0, 0, 1, 2]);
     let host = |_| nvme::Habits {
         queues: chance.within(1..=3) as usize,
@@ -309,7 +309,7 @@ fn try_patience(worker: &mut WorkerPlan) {
     worker.disk.granularity_bytes = 512;
 }
 
-fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {
+fn disk(chance: &mut Rng, granularity_bytes: usize) -> disk::Habits {
     let usual = any(chance, &[1_000, 80_000, 500_000]);
     let longest = Duration::from_nanos(any(chance, &[0, 20_000, 300_000]));
     let fails = chance.happens(0.4);
@@ -341,7 +341,7 @@ fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {
 }
 
 fn client(
-    chance: &mut Chance,
+    chance: &mut Rng,
     number: usize,
     quota: u32,
     huge: bool,
@@ -350,7 +350,7 @@ fn client(
 ) -> steady::Habits {
     let version = any(chance, &[Version::One, Version::Two, Version::Two, Version::Two]);
     let fenced = chance.happens(0.8);
-    let millis = |chance: &mut Chance, from: &[u64]| Duration::from_millis(any(chance, from));
+    let millis = |chance: &mut Rng, from: &[u64]| Duration::from_millis(any(chance, from));
     steady::Habits {
         options: Options {
             connections: chance.within(1..=3) as usize,
@@ -377,7 +377,7 @@ fn client(
 }
 
 /// Adds moves of connections, in worlds with several workers.
-fn moves(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
+fn moves(chance: &mut Rng, workers: usize) -> Vec<(Duration, WorldEvent)> {
     let count = any(chance, &[0, 3, 20, 100]);
     let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
     let mut one = || {
@@ -385,8 +385,8 @@ fn moves(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
         let (worker, to) = (worker(), worker());
         let gives = chance.happens(0.1);
         let what = match gives {
-            true => Happening::Give { worker, to, count: chance.within(1..=4) as u32 },
-            false => Happening::Move { worker, to },
+            true => WorldEvent::Give { worker, to, count: chance.within(1..=4) as u32 },
+            false => WorldEvent::Move { worker, to },
         };
         (Duration::from_nanos(chance.within(0..=last)), what)
     };
@@ -394,31 +394,31 @@ fn moves(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
     (0..somewhere).map(|_| one()).collect()
 }
 
-fn happenings(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
+fn happenings(chance: &mut Rng, workers: usize) -> Vec<(Duration, WorldEvent)> {
     let strikes = any(chance, &[0, 5, 40]);
     let stalls = any(chance, &[0, 0, 1, 4]);
     let drains = any(chance, &[0, 0, 1, 2]);
     let operations = any(chance, &[0, 5, 30]);
     let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
     let mut list = Vec::new();
-    let mut add = |chance: &mut Chance, what| {
+    let mut add = |chance: &mut Rng, what| {
         list.push((Duration::from_nanos(chance.within(0..=last)), what));
     };
     for _ in 0..strikes {
-        add(chance, Happening::Strike);
+        add(chance, WorldEvent::Strike);
     }
     for _ in 0..operations {
-        add(chance, Happening::Operate);
+        add(chance, WorldEvent::Operate);
     }
     for _ in 0..stalls {
         let worker = chance.within(0..=workers as u64 - 1) as usize;
         let lasts = Duration::from_millis(any(chance, &[1, 50, 2_500]));
-        add(chance, Happening::Stall { worker, lasts });
+        add(chance, WorldEvent::Stall { worker, lasts });
     }
     for _ in 0..drains {
         let worker = chance.within(0..=workers as u64 - 1) as usize;
         let what =
-            if chance.happens(0.3) { Happening::Restart } else { Happening::Drain { worker } };
+            if chance.happens(0.3) { WorldEvent::Restart } else { WorldEvent::Drain { worker } };
         add(chance, what);
     }
     list.sort_by_key(|&(at, _)| at);

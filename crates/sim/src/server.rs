@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use contract::Instant;
-use flash::Chance;
+use flash::Rng;
 
 use crate::control_plane::ControlPlane;
 use crate::marks::{Mark, Marks};
 use crate::nvme::Controllers;
 use crate::plan::{ControlPlanePlan, Sabotage};
-use crate::site::{self, Common};
+use crate::site::{self, SharedServerParts};
 
 /// The server of a simulated world, without its workers.
 pub(crate) struct Server {
-    common: Common,
+    common: SharedServerParts,
     /// The present controllers, which the hosts can inspect.
     controllers: Rc<RefCell<Controllers>>,
     plan: ControlPlanePlan,
@@ -23,7 +23,7 @@ pub(crate) struct Server {
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
     /// Decides in which turns another thread holds the locks that the workers share.
-    contention: Chance,
+    contention: Rng,
     marks: Marks,
 }
 
@@ -39,7 +39,7 @@ impl Server {
         let control_plane = ControlPlane::new(plan, workers, sabotage, now, marks);
         let common = common(&control_plane, workers, now);
         let controllers = Rc::new(RefCell::new(common.controllers.clone()));
-        let contention = Chance::new(seed ^ 0xd00f);
+        let contention = Rng::new(seed ^ 0xd00f);
         let (is_restarting, marks) = (false, marks.clone());
         Server {
             common,
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Returns the shared parts for one worker.
-    pub(crate) fn common_of_one(&self) -> Common {
+    pub(crate) fn common_of_one(&self) -> SharedServerParts {
         let mut common = self.common.clone();
         if self.sabotage == Sabotage::SeparateFences {
             common.parts = site::parts(self.control_plane.hostile());
@@ -86,7 +86,7 @@ impl Server {
         if !self.contention.happens(0.25) {
             return turn();
         }
-        let Common { controllers, parts } = &self.common;
+        let SharedServerParts { controllers, parts } = &self.common;
         let fabric = &controllers.fabric;
         let taken = fabric.shut_while(|| {
             let taken = parts.fences.shut_while(turn);
@@ -105,7 +105,7 @@ impl Server {
 }
 
 /// Creates the parts that the workers of a server share.
-fn common(control_plane: &ControlPlane, workers: usize, now: Instant) -> Common {
+fn common(control_plane: &ControlPlane, workers: usize, now: Instant) -> SharedServerParts {
     let controllers = Controllers::new(workers, control_plane.hostile(), now);
-    Common { parts: site::parts(control_plane.hostile()), controllers }
+    SharedServerParts { parts: site::parts(control_plane.hostile()), controllers }
 }

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
-use flash::{Exclusive, FaultSwitch};
+use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, TurnOutcome};
+use flash::{ExclusiveQueue, FaultSwitch};
 use proto::nvme_tcp::WorkerFabric;
 use qos::AnyScheduler;
 use worker::{
-    Access, Attached, Fences, Lead, Line, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
-    Who, Worker,
+    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, Fences, ListenerBinding, Listeners,
+    Namespace, Namespaces, PeerPattern, PeerRule, SharedState, Worker,
 };
 
 use crate::arena::Arena;
@@ -21,22 +21,23 @@ use crate::marks::{Mark, Marks};
 use crate::nvme::Controllers;
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::port::Port;
-use crate::spoken::{Speakers, Spoken};
+use crate::spoken::{SimulatedSession, SimulatedSessions};
 use crate::tenants::HOSTILE;
 
-pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, WatchedMailbox, Speakers>;
+pub(crate) type SimulatedWorker =
+    Worker<Port, Disk, AnyScheduler, SimulatedSession, WatchedMailbox, SimulatedSessions>;
 
 /// The parts that the workers of a server share.
 #[derive(Clone)]
-pub(crate) struct Common {
-    pub(crate) parts: Arc<Parts>,
+pub(crate) struct SharedServerParts {
+    pub(crate) parts: Arc<SharedState>,
     pub(crate) controllers: Controllers,
 }
 
 /// A simulated worker, with the parts from which it can be created again.
 pub(crate) struct Site {
     /// The worker; `None` only while it is created again.
-    worker: Option<Served>,
+    worker: Option<SimulatedWorker>,
     plan: WorkerPlan,
     pub(crate) port: Port,
     volume: Volume,
@@ -53,7 +54,7 @@ impl Site {
         plan: WorkerPlan,
         port: Port,
         volume: Volume,
-        common: &Common,
+        common: &SharedServerParts,
         sabotage: Sabotage,
         control_plane: &mut ControlPlane,
         arena: &mut Arena,
@@ -79,7 +80,7 @@ impl Site {
     fn scheduler_of(
         &self,
         control_plane: &mut ControlPlane,
-    ) -> (Line<WatchedMailbox>, AnyScheduler) {
+    ) -> (ControlPlaneLink<WatchedMailbox>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
         let scheduler = control_plane.scheduler(self.plan.number, slots, self.plan.queue_max);
         (control_plane.line(self.plan.number), scheduler)
@@ -87,25 +88,25 @@ impl Site {
 
     fn make(
         &mut self,
-        common: &Common,
-        line: Line<WatchedMailbox>,
+        common: &SharedServerParts,
+        line: ControlPlaneLink<WatchedMailbox>,
         scheduler: AnyScheduler,
         arena: &mut Arena,
     ) {
-        let bytes = Exclusive::<Disk>::scratch_bytes(self.plan.disk.granularity_bytes);
+        let bytes = ExclusiveQueue::<Disk>::scratch_bytes(self.plan.disk.granularity_bytes);
         let scratch = (0..self.plan.scratch).map(|n| arena.take(bytes, n as u32)).collect();
         let seed = self.plan.disk.faults.seed;
         let disk = Disk::new(&self.volume, &self.plan.disk, scratch, seed);
         self.switch = disk.switch();
         self.faults_counted = (0, 0);
         let fabric = common.controllers.fabric.clone();
-        let sessions = Speakers {
+        let sessions = SimulatedSessions {
             desk: Rc::new(WorkerFabric::new(fabric, self.plan.number as u16)),
             scatter: self.sabotage == Sabotage::ScatteredStreams,
             unfence: self.sabotage == Sabotage::UnfencedControllers,
             marks: self.marks.clone(),
         };
-        let attached = Attached::new(disk, scheduler);
+        let attached = DeviceLane::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);
         let (port, limits) = (self.port.clone(), self.plan.limits);
         let (devices, parts) = (vec![attached], common.parts.clone());
@@ -113,11 +114,11 @@ impl Site {
         self.worker = Some(worker);
     }
 
-    pub(crate) fn served(&self) -> &Served {
+    pub(crate) fn served(&self) -> &SimulatedWorker {
         self.worker.as_ref().expect("it is not being made")
     }
 
-    pub(crate) fn worker(&mut self) -> &mut Served {
+    pub(crate) fn worker(&mut self) -> &mut SimulatedWorker {
         self.worker.as_mut().expect("it is not being made")
     }
 
@@ -130,7 +131,7 @@ impl Site {
     /// Starts a drained worker again: in the same server, which keeps its line, or in a new one.
     pub(crate) fn restart(
         &mut self,
-        common: &Common,
+        common: &SharedServerParts,
         control_plane: Option<&mut ControlPlane>,
         arena: &mut Arena,
     ) {
@@ -144,7 +145,10 @@ impl Site {
 
     /// Ends a worker at rest, and gives its memory to the arena. Returns its line and its
     /// scheduler.
-    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<WatchedMailbox>, AnyScheduler) {
+    pub(crate) fn take_apart(
+        &mut self,
+        arena: &mut Arena,
+    ) -> (ControlPlaneLink<WatchedMailbox>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
         for disk in worker.ports().1 {
@@ -156,11 +160,11 @@ impl Site {
         (line, schedulers.pop().expect("it has a device"))
     }
 
-    fn load(&mut self) -> worker::Load {
+    fn load(&mut self) -> worker::ResourceUse {
         self.worker().load()
     }
 
-    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
+    pub(crate) fn turn(&mut self, now: Instant) -> TurnOutcome {
         if self.stalled_until.is_some_and(|until| until <= now) {
             self.stalled_until = None;
             self.switch.release();
@@ -211,11 +215,11 @@ impl Site {
 }
 
 /// Creates the parts that the workers of a server share.
-pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
+pub(crate) fn parts(hostile: TenantId) -> Arc<SharedState> {
     let namespace = |first, blocks| Namespace { device: 0, first, blocks, read_only: false };
     let namespaces = vec![namespace(0, BLOCKS), namespace(BLOCKS, HOSTILE_BLOCKS)];
-    let rule = |network: [u8; 4], tenant, tenant_name: &str, scope| Rule {
-        who: Who::Network { address: network.into(), prefix: 16 },
+    let rule = |network: [u8; 4], tenant, tenant_name: &str, scope| PeerRule {
+        who: PeerPattern::Network { address: network.into(), prefix: 16 },
         tenant,
         tenant_name: tenant_name.to_owned(),
         register: true,
@@ -224,21 +228,21 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     let (first, second) = (NamespaceId(1), NamespaceId(2));
     let reading = Rights { read: true, write: false };
     let rules = vec![
-        rule([10, 0, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
-        rule([10, 2, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
-        rule([10, 3, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
-        rule([10, 4, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 0, 0, 0], TenantId::DEFAULT, "", AccessScope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 2, 0, 0], TenantId::DEFAULT, "", AccessScope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 3, 0, 0], TenantId::DEFAULT, "", AccessScope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 4, 0, 0], TenantId::DEFAULT, "", AccessScope::Only(vec![(first, Rights::ALL)])),
         rule(
             [10, 9, 0, 0],
             hostile,
             HOSTILE,
-            Scope::Only(vec![(first, reading), (second, Rights::ALL)]),
+            AccessScope::Only(vec![(first, reading), (second, Rights::ALL)]),
         ),
     ];
-    Arc::new(Parts {
-        access: Access::new(rules),
+    Arc::new(SharedState {
+        access: AccessRules::new(rules),
         namespaces: Namespaces::new(namespaces),
-        listeners: Listeners::of([(); 3].map(|()| Lead::to(first))),
+        listeners: Listeners::of([(); 3].map(|()| ListenerBinding::to(first))),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })

@@ -5,21 +5,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable,
-    Opening, Peer, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
+    CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant, ListenerId,
+    MigratableSession, Peer, ProtocolError, Reply, RestorableSession, RevocablePermissions,
+    Session, SessionEvent, Slot, Status, Tag, UnsolicitedOutput,
 };
 use proto::nbd::NbdSession;
-use proto::nvme::Busy;
+use proto::nvme::LockBusy;
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
-use worker::{NotUnpacked, Sessions};
+use worker::{SessionFactory, UnpackError};
 
 use crate::marks::{Mark, Marks};
 use crate::{nbd, nvme};
 
 /// The session of a simulated connection, in one of the protocols.
 #[derive(Debug)]
-pub(crate) enum Spoken {
+pub(crate) enum SimulatedSession {
     Reflex(Reflex),
     Nvme(Nvme),
     Nbd(Nbd),
@@ -52,7 +53,7 @@ pub(crate) struct Nbd {
 
 /// The source of a worker's sessions.
 #[derive(Debug)]
-pub(crate) struct Speakers {
+pub(crate) struct SimulatedSessions {
     pub(crate) desk: Rc<WorkerFabric>,
     /// `true` if the sessions' barriers have no effect.
     pub(crate) scatter: bool,
@@ -61,31 +62,31 @@ pub(crate) struct Speakers {
     pub(crate) marks: Marks,
 }
 
-impl Speakers {
-    fn nvme(&self, inner: ControllerSession) -> Spoken {
+impl SimulatedSessions {
+    fn nvme(&self, inner: ControllerSession) -> SimulatedSession {
         let (inner, marks) = (Box::new(inner), self.marks.clone());
-        Spoken::Nvme(Nvme { inner, unfences: self.unfence, marks })
+        SimulatedSession::Nvme(Nvme { inner, unfences: self.unfence, marks })
     }
 
-    fn nbd(&self, inner: NbdSession) -> Spoken {
-        Spoken::Nbd(Nbd { inner: Box::new(inner), marks: self.marks.clone() })
+    fn nbd(&self, inner: NbdSession) -> SimulatedSession {
+        SimulatedSession::Nbd(Nbd { inner: Box::new(inner), marks: self.marks.clone() })
     }
 }
 
-impl Sessions<Spoken> for Speakers {
+impl SessionFactory<SimulatedSession> for SimulatedSessions {
     fn open(
         &mut self,
         conn: ConnId,
         listener: Option<ListenerId>,
         _: &Peer,
-        _: Option<&Opening>,
-    ) -> Spoken {
+        _: Option<&CompletedPrelude>,
+    ) -> SimulatedSession {
         match listener {
             Some(nvme::LISTENER) => {
                 self.nvme(ControllerSession::new(self.desk.clone(), nvme::PORT, conn))
             }
             Some(nbd::LISTENER) => self.nbd(NbdSession::new()),
-            _ => Spoken::Reflex(Reflex {
+            _ => SimulatedSession::Reflex(Reflex {
                 inner: ServerSession::new(),
                 scatters: self.scatter,
                 requests: 0,
@@ -93,16 +94,16 @@ impl Sessions<Spoken> for Speakers {
         }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Result<Spoken, NotUnpacked> {
+    fn unpack(&mut self, packed: &[u8]) -> Result<SimulatedSession, UnpackError> {
         if let Some(mut inner) = ControllerSession::unpack_at(self.desk.clone(), packed) {
-            inner.claim_queue().map_err(|Busy| NotUnpacked::Later)?;
+            inner.claim_queue().map_err(|LockBusy| UnpackError::Later)?;
             return Ok(self.nvme(inner));
         }
         if let Some(inner) = NbdSession::unpack(packed) {
             return Ok(self.nbd(inner));
         }
-        let inner = ServerSession::unpack(packed).ok_or(NotUnpacked::Unknown)?;
-        Ok(Spoken::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
+        let inner = ServerSession::unpack(packed).ok_or(UnpackError::Unknown)?;
+        Ok(SimulatedSession::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
     }
 
     fn lost(&mut self, packed: &[u8]) {
@@ -119,13 +120,16 @@ impl Sessions<Spoken> for Speakers {
 }
 
 impl Reflex {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         let event = self.inner.next_event(input);
         match event {
-            Ok(Some(Event::Request(mut request))) if self.scatters => {
+            Ok(Some(SessionEvent::Request(mut request))) if self.scatters => {
                 self.requests = self.requests.wrapping_add(1);
                 request.stream = self.requests % 8;
-                Ok(Some(Event::Request(request)))
+                Ok(Some(SessionEvent::Request(request)))
             }
             event => event,
         }
@@ -133,9 +137,12 @@ impl Reflex {
 }
 
 impl Nvme {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         match self.inner.next_event(input) {
-            Ok(Some(Event::Fenced(_))) if self.unfences => self.inner.next_event(input),
+            Ok(Some(SessionEvent::Fenced(_))) if self.unfences => self.inner.next_event(input),
             event => event,
         }
     }
@@ -163,19 +170,22 @@ impl Nbd {
 macro_rules! each {
     ($spoken:expr, $one:ident => $body:expr) => {
         match $spoken {
-            Spoken::Reflex(Reflex { inner: $one, .. }) => $body,
-            Spoken::Nvme(Nvme { inner: $one, .. }) => $body,
-            Spoken::Nbd(Nbd { inner: $one, .. }) => $body,
+            SimulatedSession::Reflex(Reflex { inner: $one, .. }) => $body,
+            SimulatedSession::Nvme(Nvme { inner: $one, .. }) => $body,
+            SimulatedSession::Nbd(Nbd { inner: $one, .. }) => $body,
         }
     };
 }
 
-impl Session for Spoken {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+impl Session for SimulatedSession {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         match self {
-            Spoken::Reflex(reflex) => reflex.next_event(input),
-            Spoken::Nvme(nvme) => nvme.next_event(input),
-            Spoken::Nbd(nbd) => nbd.inner.next_event(input),
+            SimulatedSession::Reflex(reflex) => reflex.next_event(input),
+            SimulatedSession::Nvme(nvme) => nvme.next_event(input),
+            SimulatedSession::Nbd(nbd) => nbd.inner.next_event(input),
         }
     }
 
@@ -183,11 +193,11 @@ impl Session for Spoken {
         each!(self, one => one.has_more())
     }
 
-    fn expects(&self) -> Option<Expected> {
+    fn expects(&self) -> Option<ExpectedPayload> {
         each!(self, one => one.expects())
     }
 
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
         each!(self, one => one.reply(reply, body))
     }
 
@@ -204,7 +214,7 @@ impl Session for Spoken {
     }
 }
 
-impl Fenced for Spoken {
+impl RevocablePermissions for SimulatedSession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         each!(self, one => one.allowed_as_of(tag))
     }
@@ -214,8 +224,8 @@ impl Fenced for Spoken {
     }
 }
 
-impl Speaks for Spoken {
-    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+impl UnsolicitedOutput for SimulatedSession {
+    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
         each!(self, one => one.attend(now))
     }
 
@@ -232,7 +242,7 @@ impl Speaks for Spoken {
     }
 }
 
-impl Movable for Spoken {
+impl MigratableSession for SimulatedSession {
     fn moves_to(&self, worker: u16) -> bool {
         each!(self, one => one.moves_to(worker))
     }
@@ -247,9 +257,9 @@ impl Movable for Spoken {
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
         match self {
-            Spoken::Reflex(reflex) => reflex.inner.landed(conn),
-            Spoken::Nvme(nvme) => nvme.landed(conn),
-            Spoken::Nbd(nbd) => nbd.landed(conn),
+            SimulatedSession::Reflex(reflex) => reflex.inner.landed(conn),
+            SimulatedSession::Nvme(nvme) => nvme.landed(conn),
+            SimulatedSession::Nbd(nbd) => nbd.landed(conn),
         }
     }
 }

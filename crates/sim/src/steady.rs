@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use client::{Done, Initiator, Loss, Op, Options, Report, Ticket, Version};
 use contract::{
-    BLOCK_BYTES, Buf, BufPool, Command, Control, Instant, NamespaceId, Notice, Range, Register,
-    Status, TenantReply,
+    BLOCK_BYTES, Buf, BufPool, Command, ControlRequest, Instant, NamespaceId, Notice, Range,
+    Status, TenantRegistration, TenantReply,
 };
-use flash::Chance;
+use flash::Rng;
 
 use crate::layout::{self, ATOMIC, COMPARED, HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
@@ -58,13 +58,13 @@ enum Pending {
 }
 
 /// A well-behaved client of protocol `reflex`.
-pub(crate) struct Steady {
+pub(crate) struct SteadyClient {
     number: usize,
     initiator: Initiator<Port>,
     habits: Habits,
     ledger: Rc<RefCell<Ledger>>,
     bufs: BufPool,
-    chance: Chance,
+    chance: Rng,
     /// The requests in flight, by the ticket's index.
     pending: Vec<Option<Pending>>,
     quota: u32,
@@ -81,7 +81,7 @@ pub(crate) struct Steady {
     pub(crate) ended: u64,
 }
 
-impl Steady {
+impl SteadyClient {
     pub(crate) fn new(
         number: usize,
         port: Port,
@@ -92,7 +92,7 @@ impl Steady {
     ) -> Self {
         let seed = habits.options.seed ^ 0x57ea_d1e5;
         let options = habits.options.clone();
-        Steady {
+        SteadyClient {
             number,
             pending: vec![None; options.in_flight_max],
             initiator: Initiator::new(port, options),
@@ -101,7 +101,7 @@ impl Steady {
             habits,
             ledger,
             bufs,
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             seen: HashMap::new(),
             rests_until: Instant::ZERO,
             backs_off: false,
@@ -313,11 +313,11 @@ impl Steady {
         let link = self.chance.within(0..=links - 1) as usize;
         let tenant = self.chance.within(0..=2) as u16;
         let (control, pending) = match self.chance.within(0..=6) {
-            0 => (Control::Ping { tag: 0 }, Pending::Control),
-            1 => (Control::Info { tag: 0, namespace: None }, Pending::Control),
-            2 => (Control::Unregister { tag: 0, tenant }, Pending::Unregister),
-            3 => (Control::Renegotiate(self.wish(tenant)), Pending::Control),
-            _ => (Control::Register(self.wish(0)), Pending::Register { link }),
+            0 => (ControlRequest::Ping { tag: 0 }, Pending::Control),
+            1 => (ControlRequest::Info { tag: 0, namespace: None }, Pending::Control),
+            2 => (ControlRequest::Unregister { tag: 0, tenant }, Pending::Unregister),
+            3 => (ControlRequest::Renegotiate(self.wish(tenant)), Pending::Control),
+            _ => (ControlRequest::Register(self.wish(0)), Pending::Register { link }),
         };
         let Ok(ticket) = self.initiator.control(now, Some(link), control) else { return false };
         self.remember(ticket, pending);
@@ -326,10 +326,10 @@ impl Steady {
 
     /// Returns a random registration: clients share names, and also try the operator's and the
     /// hostile one.
-    fn wish(&mut self, tenant: u16) -> Register {
+    fn wish(&mut self, tenant: u16) -> TenantRegistration {
         let names = ["a", "b", "c", "operator's 1", HOSTILE];
         let name = names[self.chance.within(0..=4) as usize].into();
-        Register { tag: 0, tenant, name, slo: tenants::slo(&mut self.chance, 10_000) }
+        TenantRegistration { tag: 0, tenant, name, slo: tenants::slo(&mut self.chance, 10_000) }
     }
 
     fn remember(&mut self, ticket: Ticket, pending: Pending) {

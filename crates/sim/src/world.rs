@@ -8,25 +8,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, WorkerMessage};
-use flash::{Chance, MemVolume, RangeLocks};
+use flash::{MemVolume, RangeLocks, Rng};
 
 use crate::arena::Arena;
-use crate::attach::{AttachedQueue, Crew};
+use crate::attach::{AttachedQueue, SuccessiveProcesses};
 use crate::disk::Volume;
-use crate::good::Good;
-use crate::hostile::Hostile;
+use crate::good::WellBehavedPeer;
+use crate::hostile::HostileClient;
 use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::nbd::{self, NbdPeer};
-use crate::network::{Network, PacketNetwork, Shared, Sizes, StreamPort};
+use crate::network::{HostSizes, NetHandle, Network, PacketNetwork, StreamPort};
 use crate::nvme::{self, NvmeHost};
-use crate::plan::{Happening, Kind, Plan, Sabotage};
+use crate::plan::{Plan, Sabotage, WorldEvent, WorldKind};
 use crate::port::Port;
 use crate::server::Server;
 use crate::site::Site;
 use crate::stamp;
-use crate::steady::Steady;
+use crate::steady::SteadyClient;
 
 /// The longest time with faults.
 const STORM: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ const SPIN: (Duration, Duration) = (Duration::from_micros(5), Duration::from_mil
 
 /// The totals of a simulated world that has run to its end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
+pub struct WorldTotals {
     /// The number of turns of all parties.
     pub steps: u64,
     /// The number of requests of good clients that ended.
@@ -53,36 +53,36 @@ pub struct Outcome {
 
 /// The outcome of a party's last turn.
 #[derive(Clone, Copy, Debug, Default)]
-struct Drive {
+struct TurnProgress {
     wake_at: Option<Instant>,
     /// `true` if the last turn of the party did any work, so that the party is called again soon.
     hot: bool,
     /// The time of the party's last turn without work, and the number of turns with work that all
     /// parties had had until then.
     idle_since: Option<(Instant, u64)>,
-    /// The time at which a stall of the party's device ends, as its site has it. Every step looks at
-    /// every party, and the sites lie far apart.
+    /// The time at which a stall of the party's device ends, as its site has it. Every step looks
+    /// at every party, and the sites lie far apart.
     stalled_until: Option<Instant>,
 }
 
 /// A simulated world: workers, clients, network and devices on one virtual clock, from one seed.
 pub struct World {
     now: Instant,
-    chance: Chance,
-    network: Shared,
+    chance: Rng,
+    network: NetHandle,
     sites: Vec<Site>,
-    clients: Vec<Good>,
-    hostile: Vec<Hostile>,
+    clients: Vec<WellBehavedPeer>,
+    hostile: Vec<HostileClient>,
     /// The outcome of each party's last turn. Parties are workers, good clients, then hostile
     /// clients.
-    drives: Vec<Drive>,
+    drives: Vec<TurnProgress>,
     /// The number of turns that did something.
     progress: u64,
     steps: u64,
     /// The delay until the next turn of a party that asks to be called again at once.
     spin: Duration,
     /// The events that are still to happen, the last first.
-    happenings: Vec<(Instant, Happening)>,
+    happenings: Vec<(Instant, WorldEvent)>,
     server: Server,
     /// `true` once the good and the hostile clients have left.
     is_deserted: bool,
@@ -94,7 +94,7 @@ pub struct World {
 impl World {
     /// Creates the world of this kind of a seed. Its memory comes from `arena`.
     pub fn new(
-        kind: Kind,
+        kind: WorldKind,
         seed: u64,
         sabotage: Sabotage,
         arena: &mut Arena,
@@ -117,14 +117,14 @@ impl World {
             calm: Rc::new(RefCell::new(false)),
             marks: marks.clone(),
         };
-        let mut happenings: Vec<(Instant, Happening)> =
+        let mut happenings: Vec<(Instant, WorldEvent)> =
             plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
         happenings.reverse();
         let workers = plan.workers.len();
         let server = Server::new(plan.control_plane, sabotage, workers, Instant::ZERO, seed, marks);
         let mut world = World {
             now: Instant::ZERO,
-            chance: Chance::new(seed ^ 0x0123_4567),
+            chance: Rng::new(seed ^ 0x0123_4567),
             network,
             sites: Vec::new(),
             clients: Vec::new(),
@@ -160,7 +160,7 @@ impl World {
             let site = Site::new(plan, port, volume, &common, sabotage, control_plane, arena);
             self.sites.push(site);
         }
-        let sizes = Sizes { connections_max: 64, frames_max: 64 };
+        let sizes = HostSizes { connections_max: 64, frames_max: 64 };
         let buffers = SizeClass { bytes: 16 << 10, count: 8 };
         for (n, habits) in plan.clients.iter().enumerate() {
             let address = ([10, 0, 0, n as u8], 1000);
@@ -168,8 +168,8 @@ impl World {
             let pool = client_pool(habits.options.in_flight_max, habits.huge, arena);
             let ledger = self.volume.ledger.clone();
             let marks = self.marks.clone();
-            let steady = Steady::new(n, port, habits.clone(), ledger, pool, marks);
-            self.clients.push(Good::Reflex(Box::new(steady)));
+            let steady = SteadyClient::new(n, port, habits.clone(), ledger, pool, marks);
+            self.clients.push(WellBehavedPeer::Reflex(Box::new(steady)));
         }
         for (n, habits) in plan.hosts.iter().enumerate() {
             let address = ([10, 2, 0, n as u8], 1000);
@@ -181,7 +181,7 @@ impl World {
             let controllers = self.server.controllers();
             let host =
                 NvmeHost::new(number, port, habits.clone(), ledger, controllers, pool, marks);
-            self.clients.push(Good::Nvme(Box::new(host)));
+            self.clients.push(WellBehavedPeer::Nvme(Box::new(host)));
         }
         for (n, habits) in plan.nbd.iter().enumerate() {
             let address = ([10, 3, 0, n as u8], 1000);
@@ -191,27 +191,27 @@ impl World {
             let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
             let number = plan.clients.len() + plan.hosts.len() + n;
             let peer = NbdPeer::new(number, port, habits.clone(), ledger, pool, marks);
-            self.clients.push(Good::Nbd(Box::new(peer)));
+            self.clients.push(WellBehavedPeer::Nbd(Box::new(peer)));
         }
         self.attach(plan, arena);
-        let sizes = Sizes { connections_max: 4, frames_max: 4096 };
+        let sizes = HostSizes { connections_max: 4, frames_max: 4096 };
         for n in 0..plan.hostile {
             let address = ([10, 9, 0, n as u8], 1000);
             let port = self.host(address.into(), sizes, buffers, None, arena);
             let seed = seed.wrapping_mul(31) ^ n as u64;
-            self.hostile.push(Hostile::new(port, seed, self.marks.clone()));
+            self.hostile.push(HostileClient::new(port, seed, self.marks.clone()));
         }
         let parties = self.sites.len() + self.clients.len() + self.hostile.len();
-        self.drives = vec![Drive { hot: true, ..Drive::default() }; parties];
+        self.drives = vec![TurnProgress { hot: true, ..TurnProgress::default() }; parties];
     }
 
     /// Adds the plan's attached volumes to the good clients of the world.
     fn attach(&mut self, plan: &Plan, arena: &mut Arena) {
-        let sizes = Sizes { connections_max: 64, frames_max: 64 };
+        let sizes = HostSizes { connections_max: 64, frames_max: 64 };
         let buffers = SizeClass { bytes: 16 << 10, count: 8 };
         for (n, device) in plan.attached.iter().enumerate() {
             let forgets = self.server.sabotage() == Sabotage::StrangeSuccessors;
-            let crew = Crew::new(device, forgets);
+            let crew = SuccessiveProcesses::new(device, forgets);
             for (queue, habits) in device.queues.iter().enumerate() {
                 let address = ([10, 4, n as u8, queue as u8], 1000);
                 let port = self.host(address.into(), sizes, buffers, None, arena);
@@ -227,7 +227,7 @@ impl World {
                 let place = (self.clients.len(), queue);
                 let habits = habits.clone();
                 let queue = AttachedQueue::new(place, port, habits, crew, ledger, bufs, marks);
-                self.clients.push(Good::Attached(Box::new(queue)));
+                self.clients.push(WellBehavedPeer::Attached(Box::new(queue)));
             }
         }
     }
@@ -235,7 +235,7 @@ impl World {
     fn host(
         &mut self,
         address: SocketAddr,
-        sizes: Sizes,
+        sizes: HostSizes,
         buffers: SizeClass,
         worker: Option<(usize, usize)>,
         arena: &mut Arena,
@@ -253,7 +253,7 @@ impl World {
     ///
     /// # Panics
     /// Panics on a violation, with a description.
-    pub fn run(mut self, arena: &mut Arena) -> Outcome {
+    pub fn run(mut self, arena: &mut Arena) -> WorldTotals {
         if let Err(what) = catch_unwind(AssertUnwindSafe(|| self.live(arena))) {
             eprintln!("{}", self.describe());
             resume_unwind(what);
@@ -262,9 +262,9 @@ impl World {
     }
 
     fn live(&mut self, arena: &mut Arena) {
-        self.run_until(STORM, arena, |world| world.clients.iter().all(Good::has_sent));
+        self.run_until(STORM, arena, |world| world.clients.iter().all(WellBehavedPeer::has_sent));
         self.calm_down();
-        let content = |world: &mut World| world.clients.iter().all(Good::is_content);
+        let content = |world: &mut World| world.clients.iter().all(WellBehavedPeer::is_content);
         if !self.run_until(CALM, arena, content) {
             panic!("the good clients do not come to an end");
         }
@@ -390,32 +390,32 @@ impl World {
         }
         let idle_since = (!progressed).then_some((now, self.progress));
         let stalled_until = self.sites.get(party).and_then(|site| site.stalled_until);
-        self.drives[party] = Drive { wake_at, hot: progressed, idle_since, stalled_until };
+        self.drives[party] = TurnProgress { wake_at, hot: progressed, idle_since, stalled_until };
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: WorldEvent) {
         if self.trace {
             eprintln!("{:14.3} {what:?}", self.now.as_nanos() as f64 / 1e3);
         }
         match what {
-            Happening::Strike => self.network.borrow_mut().strike(self.now),
-            Happening::Stall { worker, lasts } => {
+            WorldEvent::Strike => self.network.borrow_mut().strike(self.now),
+            WorldEvent::Stall { worker, lasts } => {
                 self.sites[worker].stall(self.now + lasts);
                 self.drives[worker].stalled_until = self.sites[worker].stalled_until;
             }
-            Happening::Drain { worker } => self.drain(worker),
-            Happening::Operate => self.server.control_plane.operate(self.now),
-            Happening::Move { worker, to } => self.order_move(worker, to),
-            Happening::Give { worker, to, count } => {
+            WorldEvent::Drain { worker } => self.drain(worker),
+            WorldEvent::Operate => self.server.control_plane.operate(self.now),
+            WorldEvent::Move { worker, to } => self.order_move(worker, to),
+            WorldEvent::Give { worker, to, count } => {
                 let to = to as u16;
                 let tell = WorkerMessage::Give { count, to, at_once: control::GIVEN_AT_ONCE };
                 self.server.control_plane.order(worker, tell, self.now);
             }
-            Happening::Restart => {
+            WorldEvent::Restart => {
                 self.server.is_restarting = true;
                 (0..self.sites.len()).for_each(|worker| self.drain(worker));
             }
-            Happening::Kill => {
+            WorldEvent::Kill => {
                 self.marks.hit(Mark::Killed);
                 self.server.is_restarting = true;
                 for worker in 0..self.sites.len() {
@@ -493,7 +493,8 @@ impl World {
             self.sites[worker].restart(&common, control_plane, arena);
             self.sites[worker].port.listen(is_new);
             let stalled_until = self.sites[worker].stalled_until;
-            self.drives[worker] = Drive { hot: true, stalled_until, ..Drive::default() };
+            self.drives[worker] =
+                TurnProgress { hot: true, stalled_until, ..TurnProgress::default() };
             if self.is_deserted {
                 self.drain(worker);
             }
@@ -552,7 +553,7 @@ impl World {
         }
     }
 
-    fn take_apart(mut self, arena: &mut Arena) -> Outcome {
+    fn take_apart(mut self, arena: &mut Arena) -> WorldTotals {
         for site in &mut self.sites {
             site.take_apart(arena);
         }
@@ -565,7 +566,7 @@ impl World {
         arena.give(network.packets.iter_mut().flat_map(PacketNetwork::take_buffers));
         arena.give(network.take_buffers());
         drop(network);
-        Outcome { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
+        WorldTotals { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
     }
 
     /// Describes which parties of the world wait, and for what, for the report of a failure.
@@ -576,7 +577,7 @@ impl World {
             self.steps
         )];
         lines.extend(self.sites.iter_mut().map(Site::describe));
-        lines.extend(self.clients.iter().map(Good::describe));
+        lines.extend(self.clients.iter().map(WellBehavedPeer::describe));
         for party in 0..self.drives.len() {
             let drive = self.drives[party];
             let port = self.port_of(party);

@@ -6,14 +6,15 @@ use contract::Rights;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Mistake, Nth, Secret};
+use crate::{Mistake, Secret, TablePosition};
 
 /// A rule that says what some clients may do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccessRule {
     /// Clients at these addresses: `ADDRESS/PREFIX`, or `anyone`.
-    /// Each rule has exactly one of `from`, `token` and `uid`; required if the other two are absent.
+    /// Each rule has exactly one of `from`, `token` and `uid`; required if the other two are
+    /// absent.
     pub from: Option<String>,
     /// Clients that present this token; required if `from` and `uid` are absent.
     pub token: Option<Secret>,
@@ -32,7 +33,7 @@ pub struct AccessRule {
     pub register: bool,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 /// The clients that a rule is about.
@@ -59,7 +60,7 @@ impl AccessRule {
             namespaces: None,
             rights: "read-write".to_owned(),
             register: true,
-            nth: Nth::default(),
+            nth: TablePosition::default(),
         }
     }
 

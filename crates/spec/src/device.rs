@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Mistake, Nth};
+use crate::{Mistake, TablePosition};
 
 /// A device that the server exports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,8 +28,9 @@ pub struct Device {
     /// Refuses requests that would miss their latency objective at once.
     #[serde(default)]
     pub fail_fast: bool,
-    /// The extent for which promised percentiles hold: `in-windows` of 1 000 reads (95th percentile)
-    /// and of 10 s (99th), for which a part of the rate is kept back. By default `on-average`.
+    /// The extent for which promised percentiles hold: `in-windows` of 1 000 reads (95th
+    /// percentile) and of 10 s (99th), for which a part of the rate is kept back. By default
+    /// `on-average`.
     #[serde(default, skip_serializing_if = "Promises::are_on_average")]
     pub promises: Promises,
     /// Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
@@ -43,7 +44,7 @@ pub struct Device {
     pub recalibrate_scratch: Option<String>,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 /// The start condition of automatic recalibration, after a drift from the model.
@@ -125,7 +126,7 @@ impl Device {
             recalibrate: Automatic::Off,
             recalibrate_idle_seconds: None,
             recalibrate_scratch: None,
-            nth: Nth::default(),
+            nth: TablePosition::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The new values of changed objects by key; `None` for an object that is gone.
-pub type Changed<K, T> = BTreeMap<K, Option<T>>;
+pub type ChangedValues<K, T> = BTreeMap<K, Option<T>>;
 
 /// Returns the changes from the list `old` to the list `new`: the new value of each object that is
 /// new or differs, and `None` for each removed object. `key` returns the key of an object, which is
@@ -12,9 +12,9 @@ pub fn diff<K: Ord, T: Clone + PartialEq>(
     old: &[T],
     new: &[T],
     key: impl Fn(&T) -> K,
-) -> Changed<K, T> {
+) -> ChangedValues<K, T> {
     let mut before: BTreeMap<K, &T> = old.iter().map(|one| (key(one), one)).collect();
-    let mut changed = Changed::new();
+    let mut changed = ChangedValues::new();
     for one in new {
         let of = key(one);
         if before.remove(&of).is_none_or(|was| was != one) {
@@ -29,7 +29,7 @@ pub fn diff<K: Ord, T: Clone + PartialEq>(
 /// follow in the order of their keys.
 pub fn over<K: Ord, T: Clone>(
     list: Vec<T>,
-    changed: &Changed<K, T>,
+    changed: &ChangedValues<K, T>,
     key: impl Fn(&T) -> K,
 ) -> Vec<T> {
     let known: BTreeSet<K> = list.iter().map(&key).collect();

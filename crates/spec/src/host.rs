@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
-use crate::{GroupName, HashName, Nth};
+use crate::{GroupName, HashName, TablePosition};
 
 /// An NVMe host, with its keys and its tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub struct Host {
     pub groups: Vec<GroupName>,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 /// A secret text, which no log shows. It is wiped from memory when it is dropped. The state file
@@ -87,7 +87,7 @@ impl Host {
             tenant: None,
             hashes: Vec::new(),
             groups: Vec::new(),
-            nth: Nth::default(),
+            nth: TablePosition::default(),
         }
     }
 

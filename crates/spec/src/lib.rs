@@ -25,13 +25,13 @@ mod text;
 
 pub use access::{AccessRule, Clients};
 pub use device::{Automatic, Device, Promises, Switches};
-pub use diff::{Changed, diff, over};
+pub use diff::{ChangedValues, diff, over};
 pub use host::{Host, Secret};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use methods::{GroupName, HashName, named_methods};
 pub use namespace::Namespace;
-pub use place::{Mistake, Nth, Place};
+pub use place::{ConfigLocation, Mistake, TablePosition};
 pub use subsystem::{Ana, AnaState, Exported, Subsystem};
 pub use tenant::Tenant;
 pub use text::{check_name, check_nqn, size_in_blocks};

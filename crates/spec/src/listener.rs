@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Mistake, Nth};
+use crate::{Mistake, TablePosition};
 
 /// A listener: an address at which clients connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub struct Listener {
     pub number: Option<u16>,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 impl Listener {
@@ -27,7 +27,7 @@ impl Listener {
 
     /// Returns the listener at a URL of a command line, without a number.
     pub fn from_argument(url: &str) -> Listener {
-        Listener { url: url.to_owned(), number: None, nth: Nth::default() }
+        Listener { url: url.to_owned(), number: None, nth: TablePosition::default() }
     }
 
     /// Checks the listener's number.

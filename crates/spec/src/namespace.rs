@@ -7,7 +7,7 @@ use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::text::offset_in_blocks;
-use crate::{Mistake, Nth, check_name, size_in_blocks};
+use crate::{Mistake, TablePosition, check_name, size_in_blocks};
 
 /// A namespace: a range of a device's blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub struct Namespace {
     pub uuid: Option<String>,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 fn nothing() -> String {
@@ -90,7 +90,7 @@ impl Namespace {
             file: None,
             read_only: false,
             uuid: None,
-            nth: Nth::default(),
+            nth: TablePosition::default(),
         }
     }
 

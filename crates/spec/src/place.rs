@@ -8,17 +8,17 @@ pub type Mistake = (&'static str, String);
 /// come from a file. All positions compare equal, so entries that differ in position alone are
 /// equal.
 #[derive(Clone, Copy, Debug, Default, Eq)]
-pub struct Nth(pub Option<usize>);
+pub struct TablePosition(pub Option<usize>);
 
-impl PartialEq for Nth {
-    fn eq(&self, _: &Nth) -> bool {
+impl PartialEq for TablePosition {
+    fn eq(&self, _: &TablePosition) -> bool {
         true
     }
 }
 
 /// The place of a mistake in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ConfigLocation {
     /// A line, from 1.
     Line(usize),
     /// A key of the top level, or a table that is not repeated.
@@ -29,15 +29,15 @@ pub enum Place {
     Entry(&'static str, usize, Option<&'static str>),
 }
 
-impl Nth {
+impl TablePosition {
     /// Returns the place of a key of this entry of `table`; `None` if the entry does not come from
     /// a file. If the entry lacks the key, the place means the entry.
-    pub fn key(self, table: &'static str, key: &'static str) -> Option<Place> {
-        self.0.map(|n| Place::Entry(table, n, Some(key)))
+    pub fn key(self, table: &'static str, key: &'static str) -> Option<ConfigLocation> {
+        self.0.map(|n| ConfigLocation::Entry(table, n, Some(key)))
     }
 
     /// Returns the place of this entry of `table`; `None` if the entry does not come from a file.
-    pub fn entry(self, table: &'static str) -> Option<Place> {
-        self.0.map(|n| Place::Entry(table, n, None))
+    pub fn entry(self, table: &'static str) -> Option<ConfigLocation> {
+        self.0.map(|n| ConfigLocation::Entry(table, n, None))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Nth;
+use crate::TablePosition;
 
 /// An NVMe subsystem: namespaces under a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -14,8 +14,8 @@ pub struct Subsystem {
     /// Qualified name of the subsystem. By default a name that contains the machine's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
-    /// Namespaces of the subsystem. An entry without an `nsid` has its position, from 1, as identifier.
-    /// By default all namespaces, under the server's numbers.
+    /// Namespaces of the subsystem. An entry without an `nsid` has its position, from 1, as
+    /// identifier. By default all namespaces, under the server's numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<Exported>>,
     /// Qualified names of the hosts that may connect. By default all hosts.
@@ -32,7 +32,7 @@ pub struct Subsystem {
     pub ana: Vec<Ana>,
     /// The position of the entry in its file.
     #[serde(skip)]
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 /// A namespace of a subsystem.

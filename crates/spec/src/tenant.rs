@@ -4,7 +4,7 @@ use contract::{Promise, Share, Slo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Nth;
+use crate::TablePosition;
 use crate::text::NAME_BYTES_MAX;
 
 /// Maximum length of a note, in characters.
@@ -23,7 +23,7 @@ pub struct Tenant {
     /// Free text of the operators about the tenant; never empty.
     pub note: Option<String>,
     /// The position of the entry in its file.
-    pub nth: Nth,
+    pub nth: TablePosition,
 }
 
 /// A tenant and its SLO; best effort without a latency.
@@ -61,7 +61,13 @@ impl Tenant {
     /// Returns a best-effort tenant with the default share.
     pub fn new(name: &str) -> Tenant {
         let promise = Promise::default();
-        Tenant { name: name.to_owned(), promise, device: None, note: None, nth: Nth::default() }
+        Tenant {
+            name: name.to_owned(),
+            promise,
+            device: None,
+            note: None,
+            nth: TablePosition::default(),
+        }
     }
 
     /// Checks whether a tenant may have this name.
@@ -127,7 +133,7 @@ impl TryFrom<Written> for Tenant {
         let note = written.note.filter(|note| !note.is_empty());
         let checked = note.as_deref().map_or(Ok(()), Tenant::check_note);
         checked.map_err(|why| format!("tenant {name:?}: {why}"))?;
-        Ok(Tenant { name, promise, device: written.device, note, nth: Nth::default() })
+        Ok(Tenant { name, promise, device: written.device, note, nth: TablePosition::default() })
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Format {
 
 /// The result of reading a page that should hold a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum SuperblockPage<T> {
     /// A sound superblock.
     Sound(T),
     /// A superblock with a version of the format that cannot be read.
@@ -35,18 +35,20 @@ pub enum Found<T> {
 
 impl Format {
     /// Reads a page that should hold a superblock with the layout `T`.
-    pub fn read<T: FromBytes>(&self, page: &[u8]) -> Found<T> {
-        let Ok(block) = T::read_from_bytes(page) else { return Found::Nothing };
+    pub fn read<T: FromBytes>(&self, page: &[u8]) -> SuperblockPage<T> {
+        let Ok(block) = T::read_from_bytes(page) else { return SuperblockPage::Nothing };
         let Some((content, check)) = page.split_last_chunk::<CHECK_BYTES>() else {
-            return Found::Nothing;
+            return SuperblockPage::Nothing;
         };
-        let Some(version) = content.strip_prefix(&self.magic) else { return Found::Nothing };
+        let Some(version) = content.strip_prefix(&self.magic) else {
+            return SuperblockPage::Nothing;
+        };
         match version.first_chunk() {
-            _ if (self.checksum)(content) != u32::from_le_bytes(*check) => Found::Damaged,
-            None => Found::Damaged,
+            _ if (self.checksum)(content) != u32::from_le_bytes(*check) => SuperblockPage::Damaged,
+            None => SuperblockPage::Damaged,
             Some(version) => match u16::from_le_bytes(*version) {
-                version if self.versions.contains(&version) => Found::Sound(block),
-                other => Found::Version(other),
+                version if self.versions.contains(&version) => SuperblockPage::Sound(block),
+                other => SuperblockPage::Version(other),
             },
         }
     }
@@ -64,7 +66,7 @@ impl Format {
 
 /// The reason why no copy of a superblock can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingSuperblock {
     /// A copy has a version of the format that cannot be read. It may be newer than the others.
     Version(u16),
     /// No copy of the superblock is valid, and at least one copy is damaged.
@@ -88,17 +90,17 @@ impl<T> Search<T> {
     }
 
     /// Takes a copy in. A sound one is preferred to those before if `is_newer(&copy, &before)`.
-    pub fn take(&mut self, copy: Found<T>, is_newer: impl FnOnce(&T, &T) -> bool) {
+    pub fn take(&mut self, copy: SuperblockPage<T>, is_newer: impl FnOnce(&T, &T) -> bool) {
         match copy {
-            Found::Sound(block) => {
+            SuperblockPage::Sound(block) => {
                 if self.newest.as_ref().is_none_or(|before| is_newer(&block, before)) {
                     self.newest = Some(block);
                 }
             }
-            Found::Version(version) => self.version = Some(version),
-            Found::Damaged => self.damaged += 1,
+            SuperblockPage::Version(version) => self.version = Some(version),
+            SuperblockPage::Damaged => self.damaged += 1,
             // Erased beside a sound copy, it is damaged as well.
-            Found::Nothing => {}
+            SuperblockPage::Nothing => {}
         }
     }
 
@@ -111,12 +113,12 @@ impl<T> Search<T> {
     ///
     /// # Errors
     /// Says why no copy can be used.
-    pub fn end(self) -> Result<T, Missing> {
+    pub fn end(self) -> Result<T, MissingSuperblock> {
         match (self.version, self.newest) {
-            (Some(version), _) => Err(Missing::Version(version)),
+            (Some(version), _) => Err(MissingSuperblock::Version(version)),
             (None, Some(block)) => Ok(block),
-            (None, None) if self.damaged > 0 => Err(Missing::Damaged),
-            (None, None) => Err(Missing::Nothing),
+            (None, None) if self.damaged > 0 => Err(MissingSuperblock::Damaged),
+            (None, None) => Err(MissingSuperblock::Nothing),
         }
     }
 }
@@ -145,25 +147,29 @@ mod tests {
         page
     }
 
-    fn read(page: &[u8]) -> Found<[u8; 20]> {
+    fn read(page: &[u8]) -> SuperblockPage<[u8; 20]> {
         FORMAT.read(page)
     }
 
     #[test]
     fn a_page_is_read_by_its_magic_its_checksum_and_its_version() {
         let sound = page(3, 7);
-        assert_eq!(read(&sound), Found::Sound(sound));
-        assert_eq!(read(&page(2, 7)), Found::Version(2));
-        for (at, found) in [(0, Found::Nothing), (8, Found::Damaged), (16, Found::Damaged)] {
+        assert_eq!(read(&sound), SuperblockPage::Sound(sound));
+        assert_eq!(read(&page(2, 7)), SuperblockPage::Version(2));
+        for (at, found) in [
+            (0, SuperblockPage::Nothing),
+            (8, SuperblockPage::Damaged),
+            (16, SuperblockPage::Damaged),
+        ] {
             let mut page = sound;
             page[at] ^= 1;
             assert_eq!(read(&page), found, "byte {at}");
         }
-        assert_eq!(read(&[0; 20]), Found::Nothing);
-        assert_eq!(read(&sound[..19]), Found::Nothing);
+        assert_eq!(read(&[0; 20]), SuperblockPage::Nothing);
+        assert_eq!(read(&sound[..19]), SuperblockPage::Nothing);
     }
 
-    fn search(copies: &[Found<u32>]) -> (Result<u32, Missing>, u32) {
+    fn search(copies: &[SuperblockPage<u32>]) -> (Result<u32, MissingSuperblock>, u32) {
         let mut search = Search::new();
         copies.iter().for_each(|copy| search.take(*copy, |new, old| new > old));
         (search.end(), search.damaged())
@@ -171,13 +177,13 @@ mod tests {
 
     #[test]
     fn the_newest_sound_copy_is_found_unless_a_copy_has_another_version() {
-        use Found::{Damaged, Nothing, Sound, Version};
+        use SuperblockPage::{Damaged, Nothing, Sound, Version};
         assert_eq!(search(&[Sound(4), Sound(5)]), (Ok(5), 0));
         assert_eq!(search(&[Sound(5), Sound(4)]), (Ok(5), 0));
         assert_eq!(search(&[Damaged, Sound(4)]), (Ok(4), 1));
         assert_eq!(search(&[Nothing, Sound(4)]), (Ok(4), 0));
-        assert_eq!(search(&[Sound(4), Version(9)]), (Err(Missing::Version(9)), 0));
-        assert_eq!(search(&[Nothing, Damaged]), (Err(Missing::Damaged), 1));
-        assert_eq!(search(&[Nothing, Nothing]), (Err(Missing::Nothing), 0));
+        assert_eq!(search(&[Sound(4), Version(9)]), (Err(MissingSuperblock::Version(9)), 0));
+        assert_eq!(search(&[Nothing, Damaged]), (Err(MissingSuperblock::Damaged), 1));
+        assert_eq!(search(&[Nothing, Nothing]), (Err(MissingSuperblock::Nothing), 0));
     }
 }

@@ -1,15 +1,15 @@
-//! Access rules (paper §4.1, "Security model"): checked when a connection opens and, as a look-up in a
-//! small table, for each request.
+//! Access rules (paper §4.1, "Security model"): checked when a connection opens and, as a look-up
+//! in a small table, for each request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use contract::{NamespaceId, ParcelGrant, Peer, Rights, Status, TenantId};
+use contract::{MigratingGrant, NamespaceId, Peer, Rights, Status, TenantId};
 use subtle::ConstantTimeEq;
 
 /// The peers that a rule is about.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Who {
+pub enum PeerPattern {
     /// Any peer that can connect.
     Anyone,
     /// Hosts of a network.
@@ -25,27 +25,28 @@ pub enum Who {
     User(u32),
 }
 
-impl std::fmt::Debug for Who {
+impl std::fmt::Debug for PeerPattern {
     /// Writes the kind of peers without a token's bytes, since tokens are secret in logs, too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Who::Anyone => f.write_str("Anyone"),
-            Who::Network { address, prefix } => write!(f, "Network({address}/{prefix})"),
-            Who::Token(_) => f.write_str("Token(…)"),
-            Who::User(uid) => write!(f, "User({uid})"),
+            PeerPattern::Anyone => f.write_str("Anyone"),
+            PeerPattern::Network { address, prefix } => write!(f, "Network({address}/{prefix})"),
+            PeerPattern::Token(_) => f.write_str("Token(…)"),
+            PeerPattern::User(uid) => write!(f, "User({uid})"),
         }
     }
 }
 
-impl Who {
+impl PeerPattern {
     fn matches(&self, peer: &Peer, token: &[u8]) -> bool {
         match (self, peer) {
-            (Who::Anyone, _) => true,
-            (Who::Network { address, prefix }, Peer::Internet(from) | Peer::Packets(from)) => {
-                in_network(from.ip().to_canonical(), address.to_canonical(), *prefix)
-            }
-            (Who::Token(expected), _) => bool::from(expected.as_slice().ct_eq(token)),
-            (Who::User(uid), Peer::Local { uid: from }) => uid == from,
+            (PeerPattern::Anyone, _) => true,
+            (
+                PeerPattern::Network { address, prefix },
+                Peer::Internet(from) | Peer::Packets(from),
+            ) => in_network(from.ip().to_canonical(), address.to_canonical(), *prefix),
+            (PeerPattern::Token(expected), _) => bool::from(expected.as_slice().ct_eq(token)),
+            (PeerPattern::User(uid), Peer::Local { uid: from }) => uid == from,
             _ => false,
         }
     }
@@ -63,7 +64,7 @@ fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
 
 /// The namespaces that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum AccessScope {
     /// Rights to every namespace.
     All(Rights),
     /// Rights to these namespaces only.
@@ -72,9 +73,9 @@ pub enum Scope {
 
 /// A rule that lets peers in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct PeerRule {
     /// The peers that the rule lets in.
-    pub who: Who,
+    pub who: PeerPattern,
     /// The tenant that the requests of the admitted peers are charged to.
     pub tenant: TenantId,
     /// The tenant's name; the rule refuses a hello that names another tenant. Empty for the
@@ -83,12 +84,12 @@ pub struct Rule {
     /// `true` if the peers may register tenants of their own, and change them.
     pub register: bool,
     /// The rights of the peers.
-    pub scope: Scope,
+    pub scope: AccessScope,
 }
 
 /// The tenant of a listener's clients that get no other tenant from an access rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stands {
+pub struct DefaultTenant {
     /// The tenant's number.
     pub tenant: TenantId,
     /// The tenant's name.
@@ -115,14 +116,14 @@ impl Grant {
     }
 
     /// Returns the grant as plain data, for another worker.
-    pub(crate) fn to_parcel(&self) -> ParcelGrant {
+    pub(crate) fn to_parcel(&self) -> MigratingGrant {
         let Grant { tenant, register, all, single } = self.clone();
-        ParcelGrant { tenant, register, all, single }
+        MigratingGrant { tenant, register, all, single }
     }
 
     /// Returns the grant from the plain data of [`to_parcel`](Grant::to_parcel).
-    pub(crate) fn from_parcel(grant: ParcelGrant) -> Grant {
-        let ParcelGrant { tenant, register, all, single } = grant;
+    pub(crate) fn from_parcel(grant: MigratingGrant) -> Grant {
+        let MigratingGrant { tenant, register, all, single } = grant;
         Grant { tenant, register, all, single }
     }
 
@@ -137,39 +138,39 @@ impl Grant {
 
 /// The access rules of a server.
 #[derive(Clone, Debug)]
-pub struct Access {
-    rules: Vec<Rule>,
+pub struct AccessRules {
+    rules: Vec<PeerRule>,
 }
 
-impl Access {
+impl AccessRules {
     /// Creates access rules from a list of rules.
-    pub fn new(rules: Vec<Rule>) -> Self {
-        Access { rules }
+    pub fn new(rules: Vec<PeerRule>) -> Self {
+        AccessRules { rules }
     }
 
     /// Creates rules that allow everything to everybody: for loopback, and where the operator
     /// insists.
     pub fn open_to_all() -> Self {
-        let rule = Rule {
-            who: Who::Anyone,
+        let rule = PeerRule {
+            who: PeerPattern::Anyone,
             tenant: TenantId::DEFAULT,
             tenant_name: String::new(),
             register: true,
-            scope: Scope::All(Rights::ALL),
+            scope: AccessScope::All(Rights::ALL),
         };
-        Access::new(vec![rule])
+        AccessRules::new(vec![rule])
     }
 
     /// Returns whether some rule is about a token.
     pub fn has_tokens(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.who, Who::Token(_)))
+        self.rules.iter().any(|rule| matches!(rule.who, PeerPattern::Token(_)))
     }
 
     /// Returns whether some rule is about this token.
     pub fn knows(&self, token: &[u8]) -> bool {
         // All of them are compared, so that the time does not tell which it is.
         self.rules.iter().fold(false, |known, rule| match &rule.who {
-            Who::Token(expected) => known | bool::from(expected.as_slice().ct_eq(token)),
+            PeerPattern::Token(expected) => known | bool::from(expected.as_slice().ct_eq(token)),
             _ => known,
         })
     }
@@ -185,7 +186,7 @@ impl Access {
         peer: &Peer,
         token: &[u8],
         tenant: &str,
-        own: Option<&Stands>,
+        own: Option<&DefaultTenant>,
     ) -> Result<Arc<Grant>, Status> {
         let mut grant: Option<Grant> = None;
         for rule in &self.rules {
@@ -212,15 +213,15 @@ impl Access {
     }
 }
 
-impl Scope {
+impl AccessScope {
     fn add_to(&self, grant: &mut Grant) {
         let add = |to: &mut Rights, more: Rights| {
             to.read |= more.read;
             to.write |= more.write;
         };
         match self {
-            Scope::All(rights) => add(&mut grant.all, *rights),
-            Scope::Only(list) => {
+            AccessScope::All(rights) => add(&mut grant.all, *rights),
+            AccessScope::Only(list) => {
                 for (namespace, rights) in list {
                     let Some(index) = usize::from(namespace.0).checked_sub(1) else { continue };
                     if index >= grant.single.len() {
@@ -243,13 +244,13 @@ mod tests {
         Peer::Internet(format!("{address}:1000").parse().unwrap())
     }
 
-    fn rule(who: Who, tenant: u32, scope: Scope) -> Rule {
+    fn rule(who: PeerPattern, tenant: u32, scope: AccessScope) -> PeerRule {
         let tenant_name = format!("t{tenant}");
-        Rule { who, tenant: TenantId(tenant), tenant_name, register: false, scope }
+        PeerRule { who, tenant: TenantId(tenant), tenant_name, register: false, scope }
     }
 
-    fn network(text: &str, prefix: u8) -> Who {
-        Who::Network { address: text.parse().unwrap(), prefix }
+    fn network(text: &str, prefix: u8) -> PeerPattern {
+        PeerPattern::Network { address: text.parse().unwrap(), prefix }
     }
 
     #[test]
@@ -273,11 +274,11 @@ mod tests {
 
     #[test]
     fn rights_add_up_within_a_tenant() {
-        let only = |n, rights| Scope::Only(vec![(NamespaceId(n), rights)]);
-        let access = Access::new(vec![
+        let only = |n, rights| AccessScope::Only(vec![(NamespaceId(n), rights)]);
+        let access = AccessRules::new(vec![
             rule(network("10.0.0.0", 8), 1, only(1, READ)),
-            rule(Who::Token(b"secret".to_vec()), 1, only(2, Rights::ALL)),
-            rule(Who::Token(b"other".to_vec()), 2, Scope::All(Rights::ALL)),
+            rule(PeerPattern::Token(b"secret".to_vec()), 1, only(2, Rights::ALL)),
+            rule(PeerPattern::Token(b"other".to_vec()), 2, AccessScope::All(Rights::ALL)),
         ]);
         let plain = access.open(&from("10.0.0.1"), b"", "", None).unwrap();
         assert_eq!(
@@ -296,6 +297,6 @@ mod tests {
 
     #[test]
     fn tokens_stay_out_of_logs() {
-        assert!(!format!("{:?}", Who::Token(b"secret".to_vec())).contains("secret"));
+        assert!(!format!("{:?}", PeerPattern::Token(b"secret".to_vec())).contains("secret"));
     }
 }

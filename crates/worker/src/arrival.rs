@@ -3,35 +3,36 @@
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, TenantId, Transport, WorkerMessage,
+    ConnId, Device, EndCause, Mailbox, MigratingConnection, Scheduler, Session, TenantId,
+    Transport, WorkerMessage,
 };
 
-use crate::connections::{Connection, Membership, Receiving, Stalled};
-use crate::migration::{Around, Migration};
-use crate::{Grant, NotUnpacked, Sessions};
+use crate::connections::{Connection, Membership, PayloadDestination, StalledBytes};
+use crate::migration::{Migration, MigrationContext};
+use crate::{Grant, SessionFactory, UnpackError};
 
 /// The reason that a parcel did not become a connection.
-enum NotLanded {
+enum LandingError {
     /// The worker has no room for the connection.
-    NoRoom(Box<Parcel>),
+    NoRoom(Box<MigratingConnection>),
     /// Another thread uses shared state that the connection needs. The worker may unpack the parcel
     /// in a later turn.
-    Early(Box<Parcel>),
+    Early(Box<MigratingConnection>),
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
-    Around<'_, T, D, S, P, M, N>
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: SessionFactory<P>>
+    MigrationContext<'_, T, D, S, P, M, N>
 {
     /// Adds a connection that came from another worker, and replies to that worker whether there
     /// was room. If another thread uses shared state that the connection needs, keeps the parcel
     /// for a later turn.
-    pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
+    pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<MigratingConnection>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;
         let account = parcel.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
         let is_too_much = !front.conns.carried.allows(account, parcel.unparsed.len());
         let landed = match is_too_much || front.is_draining() {
-            true => Err(NotLanded::NoRoom(parcel)),
+            true => Err(LandingError::NoRoom(parcel)),
             false => self.land(parcel),
         };
         let front = &mut self.engine.front;
@@ -40,8 +41,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
                 front.gauges.meters().worker.count_arrived();
                 WorkerMessage::Landed { ticket, conn, pause: front.now.since(paused_at) }
             }
-            Err(NotLanded::NoRoom(parcel)) => WorkerMessage::Returned(parcel),
-            Err(NotLanded::Early(parcel)) => return migration.early.push(*parcel),
+            Err(LandingError::NoRoom(parcel)) => WorkerMessage::Returned(parcel),
+            Err(LandingError::Early(parcel)) => return migration.early.push(*parcel),
         };
         migration.post(&mut self.line.mailbox, from, tell);
     }
@@ -52,7 +53,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     pub(crate) fn come_home(
         &mut self,
         migration: &mut Migration,
-        parcel: Box<Parcel>,
+        parcel: Box<MigratingConnection>,
     ) -> Option<ConnId> {
         match self.land(parcel) {
             Ok(id) => {
@@ -62,7 +63,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
                 }
                 Some(id)
             }
-            Err(NotLanded::NoRoom(parcel) | NotLanded::Early(parcel)) => {
+            Err(LandingError::NoRoom(parcel) | LandingError::Early(parcel)) => {
                 migration.stranded.push(*parcel);
                 None
             }
@@ -71,17 +72,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
 
     /// Unpacks a parcel into a connection of this worker. Fails if there is no room for the
     /// connection, or if another thread uses shared state that the connection needs.
-    fn land(&mut self, mut parcel: Box<Parcel>) -> Result<ConnId, NotLanded> {
+    fn land(&mut self, mut parcel: Box<MigratingConnection>) -> Result<ConnId, LandingError> {
         let front = &mut self.engine.front;
         let rejoined = parcel.place.map(|place| front.shared.fences.rejoin(place));
         let place = match rejoined {
-            Some(None) => return Err(NotLanded::Early(parcel)),
+            Some(None) => return Err(LandingError::Early(parcel)),
             rejoined => rejoined.flatten(),
         };
         let mut session = match self.sessions.unpack(&parcel.session) {
             Ok(session) => session,
-            Err(NotUnpacked::Later) => return Err(NotLanded::Early(parcel)),
-            Err(NotUnpacked::Unknown) => return Err(NotLanded::NoRoom(parcel)),
+            Err(UnpackError::Later) => return Err(LandingError::Early(parcel)),
+            Err(UnpackError::Unknown) => return Err(LandingError::NoRoom(parcel)),
         };
         let Some(id) = front.net.attach(parcel.ticket) else {
             match session.pack() {
@@ -94,7 +95,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
                     parcel.put_off.clear();
                 }
             }
-            return Err(NotLanded::NoRoom(parcel));
+            return Err(LandingError::NoRoom(parcel));
         };
         let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
@@ -109,9 +110,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         conn.fence = conn.place.as_ref().map(|place| place.fence().clone()).or(fence);
         conn.put_off = parcel.put_off;
         conn.intake.receiving = match (parcel.waiting, parcel.discards) {
-            (Some(request), _) => Receiving::Waiting(request),
-            (None, true) => Receiving::Discard,
-            (None, false) => Receiving::Nothing,
+            (Some(request), _) => PayloadDestination::Waiting(request),
+            (None, true) => PayloadDestination::Discard,
+            (None, false) => PayloadDestination::Nothing,
         };
         conn.membership.join_all(front.gauges.meters());
         // They count from now on, so that nobody believes that their tenants have nothing to do.
@@ -122,7 +123,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         }
         conn.arrived = parcel.requests.into();
         front.conns.carried.add(conn.intake.account, parcel.unparsed.len());
-        conn.intake.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
+        conn.intake.stalled = Some(StalledBytes { bytes: parcel.unparsed, taken: 0 });
         conn.follow(self.engine.namespaces.removals());
         front.conns.seat(conn, front.gauges.meters());
         front.settle_account(id);
@@ -131,7 +132,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         front.progressed = true;
         if self.drains.includes(listener) {
             // The drain was told of while it was on its way.
-            front.dismiss(id, End::Drained);
+            front.dismiss(id, EndCause::Drained);
         }
         Ok(id)
     }

@@ -2,10 +2,11 @@
 //! (docs/adr/0010-direct-receives.md).
 
 use contract::{
-    Buf, ConnId, Device, End, Event, Expected, Fatal, Scheduler, Session, Slot, Status, Transport,
+    Buf, ConnId, Device, EndCause, ExpectedPayload, ProtocolError, Scheduler, Session,
+    SessionEvent, Slot, Status, Transport,
 };
 
-use crate::connections::{Intake, Life, Receiving};
+use crate::connections::{ConnectionStage, PayloadDestination, ReceiveState};
 use crate::engine::Engine;
 use crate::frontend::Frontend;
 
@@ -18,7 +19,7 @@ pub(crate) struct DirectReceives {
 
 /// The payload that a session found in directly received bytes.
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct DirectPayload {
     bytes: usize,
     end: Option<Status>,
 }
@@ -93,11 +94,11 @@ impl DirectReceives {
         front.requests.get(slot).buf = Some(buf);
         match passed {
             Ok(None) => {}
-            Ok(Some(Passed { bytes, end })) => {
+            Ok(Some(DirectPayload { bytes, end })) => {
                 assert!(bytes == len, "what was expected is what came");
                 engine.payload_came(id, slot, bytes, end);
             }
-            Err(fatal) => return front.disconnect(id, End::Protocol, &fatal.to_string()),
+            Err(fatal) => return front.disconnect(id, EndCause::Protocol, &fatal.to_string()),
         }
         // However little is left of it: a stretch of such payloads goes on.
         self.fillable.push(id);
@@ -111,27 +112,27 @@ fn place_for<T: Transport, P: Session>(
     id: ConnId,
 ) -> Option<(Slot, usize, usize)> {
     let conn = front.conns.find(id)?;
-    let is_taken = matches!(conn.life, Life::Open | Life::Settling);
-    let Intake { receiving, filling, stalled, .. } = &conn.intake;
+    let is_taken = matches!(conn.life, ConnectionStage::Open | ConnectionStage::Settling);
+    let ReceiveState { receiving, filling, stalled, .. } = &conn.intake;
     if !is_taken || stalled.is_some() || filling.is_some() {
         return None;
     }
-    let Expected { place, bytes } = conn.session.expects()?;
+    let ExpectedPayload { place, bytes } = conn.session.expects()?;
     let (slot, at) = match (place, receiving) {
-        (_, Receiving::Waiting(_)) => return None,
+        (_, PayloadDestination::Waiting(_)) => return None,
         (Some(place), _) => place,
-        (None, Receiving::Into(slot)) => (*slot, front.requests.get(*slot).payload.filled),
-        (None, Receiving::Nothing | Receiving::Discard) => return None,
+        (None, PayloadDestination::Into(slot)) => (*slot, front.requests.get(*slot).payload.filled),
+        (None, PayloadDestination::Nothing | PayloadDestination::Discard) => return None,
     };
     Some((slot, at, bytes))
 }
 
 /// Passes directly received bytes to the session, which expected them.
-fn pass<P: Session>(session: &mut P, mut bytes: &[u8]) -> Result<Passed, Fatal> {
-    let mut passed = Passed { bytes: 0, end: None };
+fn pass<P: Session>(session: &mut P, mut bytes: &[u8]) -> Result<DirectPayload, ProtocolError> {
+    let mut passed = DirectPayload { bytes: 0, end: None };
     while !bytes.is_empty() {
         let (piece, end) = match session.next_event(&mut bytes)? {
-            Some(Event::Payload { bytes, end } | Event::Piece { bytes, end, .. }) => {
+            Some(SessionEvent::Payload { bytes, end } | SessionEvent::Piece { bytes, end, .. }) => {
                 (bytes.len(), end)
             }
             other => unreachable!("nothing but payload was expected, not {other:?}"),

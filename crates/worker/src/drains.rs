@@ -1,6 +1,6 @@
 //! Drains: orders to end connections, which reach a bounded number of connections in a turn.
 
-use contract::{ConnId, End, Instant, ListenerId, Session, Stays, Transport};
+use contract::{ConnId, EndCause, Instant, ListenerId, MoveRefusal, Session, Transport};
 
 use crate::connections::{Connection, Connections};
 use crate::frontend::Frontend;
@@ -17,7 +17,7 @@ const BATCH: usize = 256;
 
 /// The connections that are to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum DrainTarget {
     /// All connections of the worker.
     All,
     /// The connections that came by this listener.
@@ -26,12 +26,12 @@ enum Which {
     One(ConnId),
 }
 
-impl Which {
+impl DrainTarget {
     fn includes<P>(self, conn: &Connection<P>) -> bool {
         match self {
-            Which::All => true,
-            Which::By(own) => conn.listener == own,
-            Which::One(id) => conn.id == id,
+            DrainTarget::All => true,
+            DrainTarget::By(own) => conn.listener == own,
+            DrainTarget::One(id) => conn.id == id,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Which {
 /// A drain that has begun and whose time is not over.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    which: Which,
+    which: DrainTarget,
     until: Instant,
     /// The first place of the connections' table that the drain has not visited.
     next: usize,
@@ -47,7 +47,7 @@ struct Drain {
 
 impl Drain {
     fn is_of_one(&self) -> bool {
-        matches!(self.which, Which::One(_))
+        matches!(self.which, DrainTarget::One(_))
     }
 }
 
@@ -61,7 +61,7 @@ impl Drains {
     /// Begins a drain of a listener's connections, or of all connections if `listener` is `None`,
     /// or begins that drain again with another deadline. Without a deadline, cancels the drain.
     pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
-        let which = listener.map_or(Which::All, Which::By);
+        let which = listener.map_or(DrainTarget::All, DrainTarget::By);
         self.drains.retain(|drain| drain.which != which);
         let Some(until) = until else { return };
         if self.drains.iter().filter(|drain| !drain.is_of_one()).count() == DRAINS_MAX {
@@ -81,23 +81,23 @@ impl Drains {
         front: &mut Frontend<T, P>,
         id: ConnId,
         until: Instant,
-    ) -> Result<(), Stays> {
-        let ends_already = front.conns.find(id).ok_or(Stays::Gone)?.life.is_ending();
-        let which = Which::One(id);
+    ) -> Result<(), MoveRefusal> {
+        let ends_already = front.conns.find(id).ok_or(MoveRefusal::Gone)?.life.is_ending();
+        let which = DrainTarget::One(id);
         self.drains.retain(|drain| drain.which != which);
         if self.drains.iter().filter(|drain| drain.is_of_one()).count() == ENDS_MAX {
-            return Err(Stays::TooMany);
+            return Err(MoveRefusal::TooMany);
         }
         self.drains.push(Drain { which, until, next: usize::MAX });
         if !ends_already {
-            front.dismiss(id, End::Ordered);
+            front.dismiss(id, EndCause::Ordered);
         }
         Ok(())
     }
 
     /// Returns whether connections that come by this listener are to end.
     pub(crate) fn includes(&self, listener: ListenerId) -> bool {
-        self.drains.iter().any(|drain| drain.which == Which::By(listener))
+        self.drains.iter().any(|drain| drain.which == DrainTarget::By(listener))
     }
 
     /// Tells the next connections of each drain to end, and cuts the ones whose time is over.
@@ -111,7 +111,7 @@ impl Drains {
         }
         let Frontend { now, conns, .. } = front;
         self.drains.retain(|drain| {
-            let is_over = matches!(drain.which, Which::One(id) if conns.look(id).is_none());
+            let is_over = matches!(drain.which, DrainTarget::One(id) if conns.look(id).is_none());
             !is_over && drain.until > *now
         });
     }
@@ -129,9 +129,9 @@ impl Drains {
 fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T, P>) {
     let Drain { which, until, next } = *drain;
     let is_late = until <= front.now;
-    if let Which::One(id) = which {
+    if let DrainTarget::One(id) = which {
         if is_late {
-            front.disconnect(id, End::Ordered, "its end, which was ordered, took too long");
+            front.disconnect(id, EndCause::Ordered, "its end, which was ordered, took too long");
         }
         return;
     }
@@ -139,19 +139,19 @@ fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T,
     for place in next..drain.next {
         if let Some(id) = find(&front.conns, place, which) {
             front.progressed = true;
-            front.dismiss(id, End::Drained);
+            front.dismiss(id, EndCause::Drained);
         }
     }
     if is_late {
         for place in 0..front.conns.places() {
             if let Some(id) = find(&front.conns, place, which) {
-                front.disconnect(id, End::Drained, "the drain took too long");
+                front.disconnect(id, EndCause::Drained, "the drain took too long");
             }
         }
     }
 }
 
 /// Returns the connection in a place of the table, if the drain includes it; `None` otherwise.
-fn find<P>(conns: &Connections<P>, place: usize, which: Which) -> Option<ConnId> {
+fn find<P>(conns: &Connections<P>, place: usize, which: DrainTarget) -> Option<ConnId> {
     conns.at(place).filter(|conn| which.includes(conn)).map(|conn| conn.id)
 }

@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use contract::{
-    Buf, Command, Completion, ConnId, Device, End, Kind, LARGE_REQUEST_BYTES, Namespace,
-    NamespaceId, Part, QueueFull, Range, Request, Rights, Scheduler, Session, Slot, Start, Status,
-    Submission, TenantId, Transport,
+    Buf, Command, Completion, ConnId, Device, EndCause, IoKind, LARGE_REQUEST_BYTES, Namespace,
+    NamespaceId, QueueFull, Range, Request, Rights, Scheduler, Session, Slot, StartOutcome, Status,
+    Submission, TenantId, Transport, TurnPart,
 };
 
 use crate::Namespaces;
-use crate::connections::{Life, STREAMS};
-use crate::frontend::{Frontend, Next};
+use crate::connections::{ConnectionStage, STREAMS};
+use crate::frontend::{Frontend, NextStep};
 use crate::lanes::Lanes;
 use crate::namespaces::verdict;
-use crate::requests::{Payment, Placed};
+use crate::requests::{Payment, RequestPlacement};
 
 /// The connections of a worker together with its devices.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Engine<T, D, S, P> {
 
 /// The outcome of an attempt to submit a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum SubmitOutcome {
     /// The request was submitted to its device, or it has ended.
     Done,
     /// The request waits for its fence, for another process of the server, or for tokens.
@@ -61,7 +61,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         id: ConnId,
         request: &Request,
         charged: Result<TenantId, Status>,
-    ) -> Result<Placed, Status> {
+    ) -> Result<RequestPlacement, Status> {
         let conn = self.front.conns.peek(id);
         if !request.verdict.is_ok() {
             return Err(request.verdict);
@@ -84,7 +84,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             Command::Read(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
             other => self.judge_other(namespace, rights, other)?,
         };
-        Ok(Placed { namespace: number, device: namespace.device as u8, lba, tenant })
+        Ok(RequestPlacement { namespace: number, device: namespace.device as u8, lba, tenant })
     }
 
     /// Returns the first block on the device of a request other than a read, or the status to
@@ -102,9 +102,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             _ if matches!(command, Command::CompareAndWrite(_)) && !rights.read => {
                 return Err(Status::Denied);
             }
-            Kind::Read if !rights.read => return Err(Status::Denied),
-            Kind::Write if !rights.write => return Err(Status::Denied),
-            Kind::Write if namespace.read_only || geometry.read_only => {
+            IoKind::Read if !rights.read => return Err(Status::Denied),
+            IoKind::Write if !rights.write => return Err(Status::Denied),
+            IoKind::Write if namespace.read_only || geometry.read_only => {
                 return Err(Status::ReadOnly);
             }
             _ if !rights.read && !rights.write => return Err(Status::Denied),
@@ -168,7 +168,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             self.dispatch_to(n);
         }
         let Frontend { gauges, requests, now, .. } = &mut self.front;
-        gauges.clock.mark(Part::Scheduling);
+        gauges.clock.mark(TurnPart::Scheduling);
         if gauges.clock.is_tracing() {
             gauges.clock.trace_submitted(*now, due, requests.table());
         }
@@ -187,9 +187,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             let slot = self.lanes.get(n).fenced.pop_front().expect("it was just counted");
             // Those that are held still go to the end, and keep their order.
             match self.submit(n, slot, false) {
-                Outcome::Done => left -= 1,
-                Outcome::Held => {}
-                Outcome::NoBuffer => self.park(n, slot),
+                SubmitOutcome::Done => left -= 1,
+                SubmitOutcome::Held => {}
+                SubmitOutcome::NoBuffer => self.park(n, slot),
             }
         }
         if self.lanes.get(n).parked.tenants() > 0 {
@@ -199,7 +199,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             let lane = self.lanes.get(n);
             let is_first = lane.parked.tenants() == 0;
             let Some(slot) = lane.next() else { break };
-            if self.submit(n, slot, is_first) == Outcome::NoBuffer {
+            if self.submit(n, slot, is_first) == SubmitOutcome::NoBuffer {
                 self.park(n, slot);
             } else {
                 left -= 1;
@@ -224,17 +224,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     }
 
     /// Queues a refunded read in the scheduler again, now that it has a buffer.
-    fn queue_again(&mut self, slot: Slot, buf: Buf) -> Outcome {
+    fn queue_again(&mut self, slot: Slot, buf: Buf) -> SubmitOutcome {
         let entry = self.front.requests.get(slot);
         (entry.buf, entry.payment) = (Some(buf), Payment::Paid);
         if self.enqueue(slot).is_ok() {
-            return Outcome::Held;
+            return SubmitOutcome::Held;
         }
         let entry = self.front.requests.get(slot);
         entry.payment = Payment::Refunded;
         let buf = entry.buf.take();
         self.front.give_back(buf);
-        Outcome::NoBuffer
+        SubmitOutcome::NoBuffer
     }
 
     /// Submits parked reads, or queues them again, until no tenant's first read finds a buffer.
@@ -243,7 +243,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         while *left > 0 && without < self.lanes.get(n).parked.tenants() {
             let taken = self.lanes.get(n).parked.take(self.front.requests.table());
             let slot = taken.expect("a tenant has one");
-            if self.submit(n, slot, without == 0) == Outcome::NoBuffer {
+            if self.submit(n, slot, without == 0) == SubmitOutcome::NoBuffer {
                 self.lanes.get(n).parked.push_first(self.front.requests.table(), slot);
                 without += 1;
             } else {
@@ -254,7 +254,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Submits a request to its device. Only the `first` request in the device's order may use the
     /// spare buffer.
-    fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
+    fn submit(&mut self, n: usize, slot: Slot, first: bool) -> SubmitOutcome {
         let Frontend { conns, requests, limits, now, .. } = &mut self.front;
         let (entry, buffers, quotas) = requests.get_with_buffers(slot);
         if !entry.verdict.is_ok() {
@@ -264,7 +264,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         if conns.look(entry.conn).is_none() {
             self.refund(n, slot);
             self.front.forget(slot);
-            return Outcome::Done;
+            return SubmitOutcome::Done;
         }
         let now = *now;
         let (command, buf, bytes) = match entry.command {
@@ -278,7 +278,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                 };
                 let Some(buf) = taken else {
                     self.front.is_short |= buffers.is_dry(bytes);
-                    return Outcome::NoBuffer;
+                    return SubmitOutcome::NoBuffer;
                 };
                 if entry.payment == Payment::Refunded {
                     return self.queue_again(slot, buf);
@@ -288,7 +288,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             }
             other => {
                 let command = limits.part_of(other).with_lba(entry.lba);
-                if command.kind() == Kind::Write
+                if command.kind() == IoKind::Write
                     && let Err(outcome) = self.may_change(n, slot, command)
                 {
                     return outcome;
@@ -302,7 +302,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             self.begin_large(n, slot, command);
         }
         self.lanes.get(n).submit(now, Submission { slot, command, buf });
-        Outcome::Done
+        SubmitOutcome::Done
     }
 
     /// Has a large request counted that goes to its device, if its tenant yields to promises.
@@ -319,7 +319,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     ///
     /// # Errors
     /// Fails with the request's outcome if the request must wait or was answered.
-    fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> Result<(), Outcome> {
+    fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> Result<(), SubmitOutcome> {
         let Frontend { conns, requests, shared, .. } = &mut self.front;
         let entry = requests.get(slot);
         let conn = conns.get(entry.conn);
@@ -334,7 +334,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let Some(fence) = &conn.fence else { return Ok(()) };
         let mut epoch = conn.session.allowed_as_of(entry.tag);
         let mut start = fence.start(n, epoch);
-        if start == Start::Stale {
+        if start == StartOutcome::Stale {
             match conn.session.allow_again(entry.tag) {
                 Ok(now) => (epoch, start) = (now, fence.start(n, now)),
                 Err(status) => {
@@ -344,46 +344,46 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             }
         }
         match start {
-            Start::Started => {
+            StartOutcome::Started => {
                 entry.fence = Some((fence.clone(), epoch));
                 Ok(())
             }
-            Start::Held | Start::Stale => {
+            StartOutcome::Held | StartOutcome::Stale => {
                 self.lanes.get(n).fenced.push_back(slot);
-                Err(Outcome::Held)
+                Err(SubmitOutcome::Held)
             }
-            Start::Superseded => Err(self.supersede(n, slot)),
+            StartOutcome::Superseded => Err(self.supersede(n, slot)),
         }
     }
 
     /// Holds a request back because of requests that another process may have at the devices. A
     /// draining worker answers it with `Retry` instead, since the other process may wait for this
     /// one to end.
-    fn hold_back(&mut self, n: usize, slot: Slot) -> Outcome {
+    fn hold_back(&mut self, n: usize, slot: Slot) -> SubmitOutcome {
         if self.front.is_draining() {
             return self.withhold(n, slot, Status::Retry);
         }
         self.lanes.get(n).fenced.push_back(slot);
-        Outcome::Held
+        SubmitOutcome::Held
     }
 
     /// Ends a request that may not start, because a newer connection of the same client has
     /// replaced the request's connection.
-    fn supersede(&mut self, n: usize, slot: Slot) -> Outcome {
+    fn supersede(&mut self, n: usize, slot: Slot) -> SubmitOutcome {
         let id = self.front.requests.get(slot).conn;
         let outcome = self.withhold(n, slot, Status::Retry);
         // A session that gave the fence ends the connection itself.
         if self.front.conns.find(id).is_some_and(|conn| conn.place.is_some()) {
-            self.front.disconnect(id, End::Superseded, "its client has a newer connection");
+            self.front.disconnect(id, EndCause::Superseded, "its client has a newer connection");
         }
         outcome
     }
 
     /// Answers a request that the scheduler has released but that must not go to a device.
-    fn withhold(&mut self, n: usize, slot: Slot, status: Status) -> Outcome {
+    fn withhold(&mut self, n: usize, slot: Slot, status: Status) -> SubmitOutcome {
         self.refund(n, slot);
         self.end(slot, status, None);
-        Outcome::Done
+        SubmitOutcome::Done
     }
 
     /// Refunds the tokens of a request that goes to no device, or to the device later.
@@ -414,16 +414,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;
-        self.front.gauges.clock.mark(Part::Protocol);
+        self.front.gauges.clock.mark(TurnPart::Protocol);
     }
 
     /// Ends a request that was started: answers it, and starts the requests that waited for its
     /// end.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
         match self.front.answer_started(slot, status, buf) {
-            Next::Nothing => {}
-            Next::Held(id, stream) => self.release_held(id, stream),
-            Next::Part => {
+            NextStep::Nothing => {}
+            NextStep::Held(id, stream) => self.release_held(id, stream),
+            NextStep::Part => {
                 if self.enqueue(slot).is_err() {
                     self.end(slot, Status::Retry, None);
                 }
@@ -438,7 +438,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             let Some(conn) = conns.find(id) else { return };
             let order = &mut conn.streams[stream];
             let Some(front) = order.held.front() else { return };
-            if conn.life == Life::Leaving {
+            if conn.life == ConnectionStage::Leaving {
                 return;
             }
             let is_barrier = requests.get(front).command == Command::Barrier;

@@ -6,19 +6,19 @@
 
 mod ends;
 
-pub(crate) use ends::Next;
+pub(crate) use ends::NextStep;
 
 use std::sync::Arc;
 
 use contract::{
-    Buf, ConnId, End, Fatal, Frame, FrameHead, Instant, Member, Notice, Reply, Request,
-    SPEECH_BYTES_MAX, Session, Status, TenantId, Transport,
+    Buf, ConnId, EndCause, Frame, FrameHead, Instant, Member, Notice, ProtocolError, Reply,
+    Request, SPEECH_BYTES_MAX, Session, Status, TenantId, Transport,
 };
 
 use crate::Limits;
-use crate::connections::{Connections, Life, Stalled};
+use crate::connections::{ConnectionStage, Connections, StalledBytes};
 use crate::gauges::Gauges;
-use crate::parts::Parts;
+use crate::parts::SharedState;
 use crate::requests::{Requests, SHARE, Shortage};
 
 /// The connections of a worker with their requests and the network.
@@ -28,7 +28,7 @@ pub(crate) struct Frontend<T, P> {
     pub(crate) conns: Connections<P>,
     pub(crate) requests: Requests,
     pub(crate) gauges: Gauges,
-    pub(crate) shared: Arc<Parts>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) limits: Limits,
     /// The time at which the current turn began.
     pub(crate) now: Instant,
@@ -50,7 +50,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         net: T,
         requests: Requests,
         gauges: Gauges,
-        shared: Arc<Parts>,
+        shared: Arc<SharedState>,
         limits: Limits,
     ) -> Self {
         Frontend {
@@ -125,7 +125,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         let conn = self.conns.get(id);
         let account = conn.membership.grant.as_ref().map_or(strangers, |grant| grant.tenant);
         let before = std::mem::replace(&mut conn.intake.account, account);
-        let kept = conn.intake.stalled.as_ref().map_or(0, Stalled::left);
+        let kept = conn.intake.stalled.as_ref().map_or(0, StalledBytes::left);
         self.conns.carried.remove(before, kept);
         self.conns.carried.add(account, kept);
         self.net.charge(id, account);
@@ -198,7 +198,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
             }
             Err(fatal) => {
                 self.give_back(buf);
-                self.disconnect(id, End::Unsayable, &fatal.to_string());
+                self.disconnect(id, EndCause::Unsayable, &fatal.to_string());
             }
         }
     }
@@ -232,11 +232,11 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         match attended {
             Ok(()) if is_quiet => {}
             Ok(()) => self.say(id),
-            Err(Fatal::Ended(why)) => {
+            Err(ProtocolError::Ended(why)) => {
                 tracing::debug!(peer = %conn.peer, why, "connection ended by its protocol");
-                self.part(id, End::Session);
+                self.part(id, EndCause::Session);
             }
-            Err(fatal) => self.disconnect(id, End::Protocol, &fatal.to_string()),
+            Err(fatal) => self.disconnect(id, EndCause::Protocol, &fatal.to_string()),
         }
     }
 
@@ -294,7 +294,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 impl<T: Transport, P: Session> Frontend<T, P> {
     /// Ends a connection at once for this cause, and logs `why`. The session's last message, if it
     /// has one, is sent before.
-    pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
+    pub(crate) fn disconnect(&mut self, id: ConnId, cause: EndCause, why: &str) {
         let Some(conn) = self.conns.find(id) else { return };
         tracing::warn!(peer = %conn.peer, why, "connection ended");
         self.part(id, cause);
@@ -302,7 +302,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Closes a connection: nothing more is received from it, and nothing sent but its last
     /// message.
-    pub(crate) fn part(&mut self, id: ConnId, cause: End) {
+    pub(crate) fn part(&mut self, id: ConnId, cause: EndCause) {
         let Some(conn) = self.conns.find(id) else { return };
         conn.life.break_off(cause);
         // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
@@ -318,14 +318,14 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Stops taking requests from a connection that was refused or whose worker drains, and closes
     /// the connection when its requests in flight have ended.
     pub(crate) fn finish(&mut self, id: ConnId) {
-        self.dismiss(id, if self.is_draining() { End::Drained } else { End::NotLetIn });
+        self.dismiss(id, if self.is_draining() { EndCause::Drained } else { EndCause::NotLetIn });
     }
 
     /// Stops taking requests from a connection, for the reason `cause`, and closes the connection
     /// when its requests in flight have ended. If the peer is not at fault, it is notified
     /// beforehand.
-    pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
-        let is_drained = matches!(cause, End::Drained | End::Ordered);
+    pub(crate) fn dismiss(&mut self, id: ConnId, cause: EndCause) {
+        let is_drained = matches!(cause, EndCause::Drained | EndCause::Ordered);
         let Some(conn) = self.conns.find(id) else { return };
         conn.life.finish(cause);
         conn.outstanding.count -= std::mem::take(&mut conn.outstanding.awaited);
@@ -341,7 +341,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Closes a finishing connection whose requests have all ended.
     pub(crate) fn finish_if_idle(&mut self, id: ConnId) {
-        let is_idle = |life: Life, count| life.is_finishing() && count == 0;
+        let is_idle = |life: ConnectionStage, count| life.is_finishing() && count == 0;
         if self.conns.find(id).is_some_and(|conn| is_idle(conn.life, conn.outstanding.count)) {
             self.net.finish(id);
         }

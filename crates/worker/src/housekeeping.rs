@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use contract::{Device, End, Instant, Mailbox, Protocol, Scheduler, Session, Transport};
+use contract::{Device, EndCause, Instant, Mailbox, Protocol, Scheduler, Session, Transport};
 
-use crate::Sessions;
-use crate::connections::{Connection, Greeting, Receiving};
+use crate::SessionFactory;
+use crate::connections::{Connection, HelloStage, PayloadDestination};
 use crate::engine::Engine;
-use crate::migration::{Around, Migration};
+use crate::migration::{Migration, MigrationContext};
 
 /// The period at which connections are checked for being stuck.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Housekeeping {
 /// Ends connections whose peers leave a message half sent or replies unread for too long, and a
 /// drain that takes too long. Returns whether the meters need the new counts of protocols.
 pub(crate) fn look_at_all<T, D, S, P, M, N>(
-    around: &mut Around<'_, T, D, S, P, M, N>,
+    around: &mut MigrationContext<'_, T, D, S, P, M, N>,
     migration: &mut Migration,
 ) -> bool
 where
@@ -52,7 +52,7 @@ where
     S: Scheduler,
     P: Session,
     M: Mailbox,
-    N: Sessions<P>,
+    N: SessionFactory<P>,
 {
     let front = &mut around.engine.front;
     let limits = &front.limits;
@@ -86,11 +86,11 @@ where
         }
         if idle.receiving > periods {
             let why = "its message, or its credentials, took too long to arrive";
-            front.disconnect(id, End::Stuck, why);
+            front.disconnect(id, EndCause::Stuck, why);
         } else if idle.sending > periods {
-            front.disconnect(id, End::Stuck, "replies were not read for too long");
+            front.disconnect(id, EndCause::Stuck, "replies were not read for too long");
         } else if overdue {
-            front.disconnect(id, End::Drained, "the drain took too long");
+            front.disconnect(id, EndCause::Drained, "the drain took too long");
         }
     }
     // Connections that do nothing are told of, too.
@@ -98,16 +98,16 @@ where
 }
 
 /// The numbers of scans since a connection last made progress.
-struct Idle {
+struct IdleScans {
     receiving: u32,
     sending: u32,
 }
 
 /// Compares a connection's counters with those of the last scan, and returns the numbers of scans
 /// without progress.
-fn note_progress<P: Session>(conn: &mut Connection<P>, unsent: usize) -> Idle {
+fn note_progress<P: Session>(conn: &mut Connection<P>, unsent: usize) -> IdleScans {
     let progress = &mut conn.progress;
-    let is_waiting = matches!(conn.intake.receiving, Receiving::Waiting(_));
+    let is_waiting = matches!(conn.intake.receiving, PayloadDestination::Waiting(_));
     let is_held = conn.intake.stalled.is_some() || is_waiting;
     let half_received = conn.session.is_mid_message() && !is_held;
     let news = progress.messages.wrapping_sub(progress.messages_seen);
@@ -116,10 +116,10 @@ fn note_progress<P: Session>(conn: &mut Connection<P>, unsent: usize) -> Idle {
     let left = progress.queued - unsent as u64;
     let sent = left != progress.left_seen;
     // Whoever has no right to anything, and is not kept waiting for one, may not stay either.
-    let is_stranger = conn.membership.grant.is_none() && conn.greeting != Greeting::Throttled;
+    let is_stranger = conn.membership.grant.is_none() && conn.greeting != HelloStage::Throttled;
     let owes = is_stranger || (half_received && !received);
     progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
     progress.idle_sending = if unsent > 0 && !sent { progress.idle_sending + 1 } else { 0 };
     (progress.messages_seen, progress.left_seen) = (progress.messages, left);
-    Idle { receiving: progress.idle_receiving, sending: progress.idle_sending }
+    IdleScans { receiving: progress.idle_receiving, sending: progress.idle_sending }
 }

@@ -9,15 +9,15 @@
 use contract::{ConnId, Device, Member, Request, Scheduler, Session, Status, TenantId, Transport};
 
 use crate::Limits;
-use crate::connections::Life;
+use crate::connections::ConnectionStage;
 use crate::engine::Engine;
-use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
+use crate::requests::{InFlightRequest, PutOffQueues, PutOffRequest, SHARE, Shortage};
 
 /// The requests of a worker whose payloads it has not asked the peers for yet. A request waits
 /// until a slot or a buffer is returned; requests of closed connections are skipped.
 #[derive(Debug)]
-pub(crate) struct Invitations {
-    lines: PutOffLines,
+pub(crate) struct PutOffRequests {
+    lines: PutOffQueues,
     /// Connections whose put-off requests could not be refused for lack of frames. Frames that the
     /// network returns end the wait.
     returned: Vec<ConnId>,
@@ -25,7 +25,7 @@ pub(crate) struct Invitations {
 
 /// The outcome of an attempt to ask for a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum AskOutcome {
     /// The peer was asked, or the request was refused.
     Done,
     /// The tenant has asked for too many payloads already, or no buffer of the size is free. Other
@@ -35,21 +35,24 @@ enum Asked {
     Short,
 }
 
-impl From<Shortage> for Asked {
-    fn from(shortage: Shortage) -> Asked {
+impl From<Shortage> for AskOutcome {
+    fn from(shortage: Shortage) -> AskOutcome {
         match shortage {
-            Shortage::OfTenant | Shortage::Clogged => Asked::Waits,
-            Shortage::OfWorker => Asked::Short,
+            Shortage::OfTenant | Shortage::Clogged => AskOutcome::Waits,
+            Shortage::OfWorker => AskOutcome::Short,
         }
     }
 }
 
-impl Invitations {
+impl PutOffRequests {
     /// Creates waiting lines for as many requests that a single tenant can have as many waiting as
     /// there are slots.
     pub(crate) fn new(limits: &Limits) -> Self {
         let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
-        Invitations { lines: PutOffLines::new(requests_max, limits.tenants), returned: Vec::new() }
+        PutOffRequests {
+            lines: PutOffQueues::new(requests_max, limits.tenants),
+            returned: Vec::new(),
+        }
     }
 
     /// Returns the number of requests whose payloads the worker has not asked their peers for yet.
@@ -74,7 +77,7 @@ impl Invitations {
         if conn.life.is_moving() || !conn.put_off.is_empty() {
             return conn.put_off.push((request, member));
         }
-        self.ask_in_line(engine, PutOff { conn: id, request, charged: member });
+        self.ask_in_line(engine, PutOffRequest { conn: id, request, charged: member });
     }
 
     /// Asks for the payload of a request, or puts the request off behind the others of its tenant.
@@ -82,11 +85,11 @@ impl Invitations {
     fn ask_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        put_off: PutOff,
+        put_off: PutOffRequest,
     ) {
-        let PutOff { conn, request, charged: Member { tenant, .. } } = put_off;
+        let PutOffRequest { conn, request, charged: Member { tenant, .. } } = put_off;
         let is_first = !self.lines.has(tenant);
-        let is_done = is_first && ask(engine, &put_off) == Asked::Done;
+        let is_done = is_first && ask(engine, &put_off) == AskOutcome::Done;
         if !is_done && !self.lines.push(tenant, put_off) {
             engine.front.refuse(conn, &request, Ok(tenant), Status::Retry);
         }
@@ -104,14 +107,14 @@ impl Invitations {
         engine: &mut Engine<T, D, S, P>,
         id: ConnId,
     ) {
-        let stays = |life: Life| !life.is_ending() && !life.is_moving();
+        let stays = |life: ConnectionStage| !life.is_ending() && !life.is_moving();
         let conn = engine.front.conns.find(id).filter(|conn| stays(conn.life));
         let Some(conn) = conn else { return };
         let mut put_off = std::mem::take(&mut conn.put_off);
         let mut asked = 0;
         while asked < put_off.len() && engine.front.has_frame() {
             let (request, charged) = put_off[asked];
-            self.ask_in_line(engine, PutOff { conn: id, request, charged });
+            self.ask_in_line(engine, PutOffRequest { conn: id, request, charged });
             asked += 1;
         }
         put_off.drain(..asked);
@@ -140,16 +143,16 @@ impl Invitations {
             let put_off = self.lines.front().expect("somebody waits");
             let conn = engine.front.conns.find(put_off.conn);
             let is_gone = conn.is_none_or(|conn| conn.life.is_ending());
-            match if is_gone { Asked::Done } else { ask(engine, &put_off) } {
-                Asked::Done => {
+            match if is_gone { AskOutcome::Done } else { ask(engine, &put_off) } {
+                AskOutcome::Done => {
                     self.lines.pop();
                     asked += 1;
                 }
-                Asked::Waits => {
+                AskOutcome::Waits => {
                     self.lines.pass();
                     waiting += 1;
                 }
-                Asked::Short => break,
+                AskOutcome::Short => break,
             }
         }
         engine.front.progressed |= asked > 0;
@@ -160,18 +163,18 @@ impl Invitations {
 /// request.
 fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
-    put_off: &PutOff,
-) -> Asked {
-    let PutOff { conn: id, request, charged } = *put_off;
+    put_off: &PutOffRequest,
+) -> AskOutcome {
+    let PutOffRequest { conn: id, request, charged } = *put_off;
     if !engine.front.has_frame() {
-        return Asked::Short;
+        return AskOutcome::Short;
     }
     let charged: Result<TenantId, Status> = engine.front.tenant_as(charged);
     let placed = match engine.judge(id, &request, charged) {
         Ok(placed) => placed,
         Err(status) => {
             engine.front.refuse(id, &request, charged, status);
-            return Asked::Done;
+            return AskOutcome::Done;
         }
     };
     let account = engine.front.conns.peek(id).intake.account;
@@ -187,7 +190,7 @@ fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
     };
     front.gauges.meter(placed.tenant).admit();
     let now = front.now;
-    let slot = front.insert_held(|| InFlight::new(id, &request, placed, buf, true, now));
+    let slot = front.insert_held(|| InFlightRequest::new(id, &request, placed, buf, true, now));
     let conn = front.conns.get(id);
     conn.outstanding.count += 1;
     conn.outstanding.awaited += 1;
@@ -198,5 +201,5 @@ fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
         true => engine.awaited_came(id, slot, Status::Ok),
         false => front.send_bare(id, head),
     }
-    Asked::Done
+    AskOutcome::Done
 }

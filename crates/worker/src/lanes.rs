@@ -5,17 +5,17 @@
 use std::collections::VecDeque;
 
 use contract::{
-    Command, Completion, DEVICES_MAX, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot,
-    Submission, TenantId, Tokens,
+    Command, Completion, DEVICES_MAX, Device, Geometry, Instant, IoKind, QueueFull, Scheduler,
+    Slot, Submission, TenantId, Tokens,
 };
 
 use crate::Limits;
-use crate::requests::{InFlight, Parked, Payment, Requests};
+use crate::requests::{InFlightRequest, ParkedReads, Payment, Requests};
 
 /// A worker's queue to one device, the scheduler in front of it, and the requests that wait between
 /// the two.
 #[derive(Debug)]
-pub struct Attached<D, S> {
+pub struct DeviceLane<D, S> {
     device: D,
     scheduler: S,
     geometry: Geometry,
@@ -24,7 +24,7 @@ pub struct Attached<D, S> {
     /// Number of requests in the device that the scheduler counts as large ones of best effort.
     large: usize,
     /// Reads that the scheduler has released and that wait for buffers.
-    pub(crate) parked: Parked,
+    pub(crate) parked: ParkedReads,
     /// Requests that the scheduler has released and that wait for their fence or for another
     /// process, oldest first. Ends of requests at the device end the wait. At most as many as are
     /// in flight.
@@ -37,17 +37,17 @@ pub struct Attached<D, S> {
     earlier: Tokens,
 }
 
-impl<D: Device, S: Scheduler> Attached<D, S> {
+impl<D: Device, S: Scheduler> DeviceLane<D, S> {
     /// Joins a device and its scheduler.
     pub fn new(device: D, scheduler: S) -> Self {
         let geometry = device.geometry();
-        Attached {
+        DeviceLane {
             device,
             scheduler,
             geometry,
             submitted: 0,
             large: 0,
-            parked: Parked::new(0),
+            parked: ParkedReads::new(0),
             fenced: VecDeque::new(),
             is_fresh: false,
             is_cut: false,
@@ -69,7 +69,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 
     /// Reserves memory for the maximum number of requests and tenants.
     fn reserve(&mut self, (in_flight, tenants): (usize, usize)) {
-        self.parked = Parked::new(tenants);
+        self.parked = ParkedReads::new(tenants);
         self.fenced.reserve(in_flight);
     }
 
@@ -129,7 +129,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         slot: Slot,
     ) -> Result<(), QueueFull> {
         let (work, bytes) = match command {
-            Command::Read(range) => (Kind::Read, range.bytes()),
+            Command::Read(range) => (IoKind::Read, range.bytes()),
             other => (other.work(), other.work_bytes()),
         };
         self.scheduler.enqueue(tenant, work, bytes, slot)?;
@@ -208,7 +208,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     pub(crate) fn unpark(
         &mut self,
         requests: &mut Requests,
-        is_meant: impl Fn(&InFlight) -> bool,
+        is_meant: impl Fn(&InFlightRequest) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         self.parked.withdraw(requests.table(), &is_meant, taken);
@@ -244,7 +244,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 /// The devices of a worker, by their numbers.
 #[derive(Debug)]
 pub(crate) struct Lanes<D, S> {
-    lanes: Vec<Attached<D, S>>,
+    lanes: Vec<DeviceLane<D, S>>,
     /// The maximum number of requests in flight, and the limit of tenants' numbers.
     room: (usize, usize),
 }
@@ -254,7 +254,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
     ///
     /// # Panics
     /// Panics if there are more than [`DEVICES_MAX`] devices.
-    pub(crate) fn new(mut lanes: Vec<Attached<D, S>>, limits: &Limits) -> Self {
+    pub(crate) fn new(mut lanes: Vec<DeviceLane<D, S>>, limits: &Limits) -> Self {
         assert!(lanes.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
         let room = (limits.in_flight, limits.tenants);
         lanes.iter_mut().for_each(|lane| lane.reserve(room));
@@ -266,7 +266,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
     ///
     /// # Panics
     /// Panics if `place` is neither the number of a device nor the next free one.
-    pub(crate) fn attach(&mut self, place: usize, mut lane: Attached<D, S>) {
+    pub(crate) fn attach(&mut self, place: usize, mut lane: DeviceLane<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
         lane.reserve(self.room);
         if place == self.lanes.len() {
@@ -285,23 +285,23 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
 
     /// Returns the device of a number, to read its state.
     #[inline]
-    pub(crate) fn peek(&self, n: usize) -> &Attached<D, S> {
+    pub(crate) fn peek(&self, n: usize) -> &DeviceLane<D, S> {
         &self.lanes[n]
     }
 
     /// Returns the device of a number.
     #[inline]
-    pub(crate) fn get(&mut self, n: usize) -> &mut Attached<D, S> {
+    pub(crate) fn get(&mut self, n: usize) -> &mut DeviceLane<D, S> {
         &mut self.lanes[n]
     }
 
     /// Returns all devices with their schedulers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Attached<D, S>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DeviceLane<D, S>> {
         self.lanes.iter()
     }
 
     /// Returns all devices with their schedulers, to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached<D, S>> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut DeviceLane<D, S>> {
         self.lanes.iter_mut()
     }
 

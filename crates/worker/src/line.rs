@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use contract::{Meters, NoMailbox};
 
-use crate::Watch;
+use crate::TraceClock;
 
 /// A worker's connection to the control plane: its mailbox, number and clock.
 #[derive(Debug)]
-pub struct Line<M> {
+pub struct ControlPlaneLink<M> {
     /// The mailbox for messages to and from the worker.
     pub mailbox: M,
     /// The worker's counters, which the control plane reads.
@@ -17,14 +17,14 @@ pub struct Line<M> {
     pub worker: u16,
     /// The clock and the traces with which the worker measures its time; `None` without
     /// measurement.
-    pub watch: Option<Watch>,
+    pub watch: Option<TraceClock>,
 }
 
-impl Line<NoMailbox> {
+impl ControlPlaneLink<NoMailbox> {
     /// Returns a line without a control plane: tenants below this number exist, and none can be
     /// registered.
     pub fn none(tenants_max: usize) -> Self {
         let meters = Arc::new(Meters::new(tenants_max));
-        Line { mailbox: NoMailbox, meters, worker: 0, watch: None }
+        ControlPlaneLink { mailbox: NoMailbox, meters, worker: 0, watch: None }
     }
 }

@@ -1,36 +1,36 @@
 //! The listeners of a server by place, with the namespaces and tenants that they lead to. A
-//! connection carries its listener's identifier, which is looked up when the connection opens and at
-//! its hello.
+//! connection carries its listener's identifier, which is looked up when the connection opens and
+//! at its hello.
 //!
-//! Listeners come and go while workers run, without a lock: what a listener leads to is written once,
-//! before the first connection comes by it, into a cell that only its identifier names. A place is
-//! given again, with the next generation, when its listener is closed and no connection of it is left,
-//! as far as known. A connection that was on its way all the time has an identifier of an earlier
-//! generation, which leads nowhere.
+//! Listeners come and go while workers run, without a lock: what a listener leads to is written
+//! once, before the first connection comes by it, into a cell that only its identifier names. A
+//! place is given again, with the next generation, when its listener is closed and no connection of
+//! it is left, as far as known. A connection that was on its way all the time has an identifier of
+//! an earlier generation, which leads nowhere.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::{ListenerId, NamespaceId, Protocol};
 
-use crate::Stands;
+use crate::DefaultTenant;
 
 /// The namespace and the tenant that a listener leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct ListenerBinding {
     /// The protocol of the listener.
     pub protocol: Protocol,
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
     /// The tenant of clients that get no other tenant from an access rule; `None` for the default
     /// tenant.
-    pub stands: Option<Stands>,
+    pub stands: Option<DefaultTenant>,
 }
 
-impl Lead {
+impl ListenerBinding {
     /// Returns a lead of protocol `reflex` to this namespace.
-    pub fn to(namespace: NamespaceId) -> Lead {
-        Lead { protocol: Protocol::Reflex, namespace, stands: None }
+    pub fn to(namespace: NamespaceId) -> ListenerBinding {
+        ListenerBinding { protocol: Protocol::Reflex, namespace, stands: None }
     }
 }
 
@@ -43,16 +43,16 @@ pub struct Listeners {
     /// For each place of the table, the number of listeners that have used the place and are gone.
     generations: Box<[AtomicU32]>,
     /// The leads by generation and place. A row is made when a place needs it.
-    rows: Box<[OnceLock<Row>]>,
+    rows: Box<[OnceLock<ListenerRow>]>,
 }
 
 /// The namespaces and tenants of the listeners of one generation, indexed by the listeners' places.
-type Row = Box<[OnceLock<Lead>]>;
+type ListenerRow = Box<[OnceLock<ListenerBinding>]>;
 
 impl Listeners {
     /// Returns listeners with these leads, in places from 0.
-    pub fn of(leads: impl IntoIterator<Item = Lead>) -> Listeners {
-        let row: Row = leads.into_iter().map(OnceLock::from).collect();
+    pub fn of(leads: impl IntoIterator<Item = ListenerBinding>) -> Listeners {
+        let row: ListenerRow = leads.into_iter().map(OnceLock::from).collect();
         let listeners = Listeners::with_places(row.len() as u16);
         assert!(listeners.rows[0].set(row).is_ok(), "nobody else knows them");
         listeners
@@ -68,14 +68,14 @@ impl Listeners {
 
     /// Returns the namespace and the tenant that a listener leads to; `None` if the listener has no
     /// place, or its place was given away.
-    pub fn find(&self, id: ListenerId) -> Option<&Lead> {
+    pub fn find(&self, id: ListenerId) -> Option<&ListenerBinding> {
         let row = self.rows.get(usize::from(id.generation()))?.get()?;
         row.get(usize::from(id.place()))?.get().filter(|_| !self.is_gone(id))
     }
 
     /// Returns the tenant that is configured at a listener, for clients that no access rule gives a
     /// tenant; `None` without such a tenant.
-    pub fn stands(&self, id: ListenerId) -> Option<&Stands> {
+    pub fn stands(&self, id: ListenerId) -> Option<&DefaultTenant> {
         self.find(id)?.stands.as_ref()
     }
 
@@ -100,7 +100,7 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if the place is taken, if it is of another generation, or if there is no such place.
-    pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
+    pub fn set(&self, id: ListenerId, lead: ListenerBinding) -> Result<(), ListenerBinding> {
         if self.vacant(id.place()) != Some(id) {
             return Err(lead);
         }
@@ -127,11 +127,14 @@ mod tests {
         let listeners = Listeners::with_places(2);
         let (first, second, beyond) = (ListenerId(0), ListenerId(1), ListenerId(2));
         assert_eq!((listeners.find(first), listeners.vacant(0)), (None, Some(first)));
-        assert_eq!(listeners.set(first, Lead::to(NamespaceId(3))), Ok(()));
-        assert!(listeners.set(first, Lead::to(NamespaceId(4))).is_err(), "it is taken");
+        assert_eq!(listeners.set(first, ListenerBinding::to(NamespaceId(3))), Ok(()));
+        assert!(listeners.set(first, ListenerBinding::to(NamespaceId(4))).is_err(), "it is taken");
         assert_eq!(listeners.find(first).unwrap().namespace, NamespaceId(3));
         assert_eq!((listeners.vacant(0), listeners.vacant(1)), (None, Some(second)));
-        assert!(listeners.set(beyond, Lead::to(NamespaceId(1))).is_err(), "there is no such place");
+        assert!(
+            listeners.set(beyond, ListenerBinding::to(NamespaceId(1))).is_err(),
+            "there is no such place"
+        );
         assert_eq!((listeners.vacant(2), listeners.find(beyond)), (None, None));
         listeners.free(beyond);
         assert!(!listeners.is_gone(beyond) && !listeners.is_gone(first));
@@ -139,15 +142,15 @@ mod tests {
 
     #[test]
     fn an_identifier_leads_nowhere_when_its_place_was_given_away() {
-        let listeners = Listeners::of([Lead::to(NamespaceId(1))]);
+        let listeners = Listeners::of([ListenerBinding::to(NamespaceId(1))]);
         let before = ListenerId(0);
         listeners.free(before);
         assert!(listeners.is_gone(before) && listeners.find(before).is_none());
         listeners.free(before);
         let next = listeners.vacant(0).unwrap();
         assert_eq!((next.place(), next.generation()), (0, 1), "it was freed once");
-        assert!(listeners.set(before, Lead::to(NamespaceId(2))).is_err());
-        assert_eq!(listeners.set(next, Lead::to(NamespaceId(2))), Ok(()));
+        assert!(listeners.set(before, ListenerBinding::to(NamespaceId(2))).is_err());
+        assert_eq!(listeners.set(next, ListenerBinding::to(NamespaceId(2))), Ok(()));
         assert!(listeners.find(before).is_none() && listeners.is_gone(before));
         assert_eq!(listeners.find(next).unwrap().namespace, NamespaceId(2));
     }
@@ -157,7 +160,7 @@ mod tests {
         let listeners = Listeners::with_places(1);
         for _ in 0..GENERATIONS {
             let id = listeners.vacant(0).unwrap();
-            assert_eq!(listeners.set(id, Lead::to(NamespaceId(1))), Ok(()));
+            assert_eq!(listeners.set(id, ListenerBinding::to(NamespaceId(1))), Ok(()));
             listeners.free(id);
         }
         assert_eq!(listeners.vacant(0), None);

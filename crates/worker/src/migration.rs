@@ -9,18 +9,20 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use contract::{
-    ConnId, Device, Instant, Mailbox, Parcel, ParcelRequest, Report, Scheduler, Session, Slot,
-    Status, Stays, TenantId, Ticket, Transport, WorkerMessage,
+    ConnId, Device, Instant, Mailbox, MigratingConnection, MigratingRequest, MoveRefusal, Report,
+    Scheduler, Session, Slot, Status, TenantId, Ticket, Transport, WorkerMessage,
 };
 
-use crate::connections::{Connection, Life, Membership, Place, Receiving, STREAMS};
+use crate::connections::{
+    Connection, ConnectionStage, Membership, NameClaim, PayloadDestination, STREAMS,
+};
 use crate::drains::Drains;
 use crate::engine::Engine;
 use crate::frontend::Frontend;
 use crate::reader::Reader;
-use crate::rebalance::Order;
+use crate::rebalance::RebalanceOrder;
 use crate::requests::Payment;
-use crate::{Grant, Line, Sessions};
+use crate::{ControlPlaneLink, Grant, SessionFactory};
 
 /// Maximum number of connections of a worker that are leaving or away: the number of queues of an
 /// NVMe controller, which go to another process together.
@@ -41,19 +43,19 @@ const RETRY: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(crate) struct Migration {
     /// Connections that are leaving and not yet quiet.
-    leaving: Vec<Leaving>,
+    leaving: Vec<LeavingConnection>,
     /// Connections that were sent to other workers and whose arrival is not confirmed. Together
     /// with `leaving`, at most [`LEAVING_MAX`] connections.
-    away: Vec<Departed>,
+    away: Vec<DepartedConnection>,
     /// Messages that did not fit into the mailboxes of other workers, with their receivers. At most
     /// one for each connection that is away or came.
     outbox: VecDeque<(u16, WorkerMessage)>,
     /// Parcels that other workers returned and that this worker now has no room for, either.
-    pub(crate) stranded: Vec<Parcel>,
+    pub(crate) stranded: Vec<MigratingConnection>,
     /// Parcels from other workers that can only be unpacked in a later turn.
-    pub(crate) early: Vec<Parcel>,
+    pub(crate) early: Vec<MigratingConnection>,
     /// Orders to give connections away, at most one for each receiving worker.
-    orders: Vec<Order>,
+    orders: Vec<RebalanceOrder>,
     /// Recent number of messages of all connections between two scans of housekeeping.
     pub(crate) messages_lately: u64,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Migration {
 /// A connection that is leaving. Completions of the network and of devices end its wait, or a
 /// time-out.
 #[derive(Debug)]
-struct Leaving {
+struct LeavingConnection {
     conn: ConnId,
     to: u16,
     /// `true` if the control plane chose the connection to move, and so receives the outcome.
@@ -69,12 +71,12 @@ struct Leaving {
     /// The time at which the present stage began: when the worker stopped asking for the
     /// connection's payloads, or when it stopped receiving from the connection.
     since: Instant,
-    stage: Stage,
+    stage: LeavingStage,
 }
 
 /// The stage of a connection that is to leave.
 #[derive(Debug)]
-enum Stage {
+enum LeavingStage {
     /// The worker asks for no more payloads on the connection. The arrival of the last payload that
     /// was asked for ends the stage.
     Settling,
@@ -86,13 +88,13 @@ enum Stage {
     Withdrawn(Vec<Slot>),
 }
 
-impl Leaving {
+impl LeavingConnection {
     /// Returns the time at which the move is given up, and the connection stays here, if the
     /// connection still has requests or bytes under way.
     fn due(&self, quieting: Duration) -> Instant {
         match self.stage {
-            Stage::Settling => self.since + SETTLING * quieting,
-            Stage::Stilled | Stage::Withdrawn(_) => self.since + quieting,
+            LeavingStage::Settling => self.since + SETTLING * quieting,
+            LeavingStage::Stilled | LeavingStage::Withdrawn(_) => self.since + quieting,
         }
     }
 
@@ -100,15 +102,15 @@ impl Leaving {
     /// stage.
     fn into_withdrawn(self) -> Vec<Slot> {
         match self.stage {
-            Stage::Settling | Stage::Stilled => Vec::new(),
-            Stage::Withdrawn(slots) => slots,
+            LeavingStage::Settling | LeavingStage::Stilled => Vec::new(),
+            LeavingStage::Withdrawn(slots) => slots,
         }
     }
 }
 
 /// A connection that was sent to another worker and counts as this worker's until it has arrived.
 #[derive(Debug)]
-pub(crate) struct Departed {
+pub(crate) struct DepartedConnection {
     ticket: Ticket,
     conn: ConnId,
     to: u16,
@@ -121,17 +123,17 @@ pub(crate) struct Departed {
     membership: Membership,
     /// The connection's place among the holders of its client's name, kept so that the name stays
     /// known.
-    _place: Option<Place>,
+    _place: Option<NameClaim>,
     /// The tenant that was charged for the connection's unparsed bytes, and the number of these
     /// bytes.
     carried: (TenantId, usize),
 }
 
 /// The parts of a worker that a migration touches.
-pub(crate) struct Around<'a, T, D, S, P, M, N> {
+pub(crate) struct MigrationContext<'a, T, D, S, P, M, N> {
     pub(crate) engine: &'a mut Engine<T, D, S, P>,
     pub(crate) reader: &'a mut Reader,
-    pub(crate) line: &'a mut Line<M>,
+    pub(crate) line: &'a mut ControlPlaneLink<M>,
     pub(crate) sessions: &'a mut N,
     pub(crate) drains: &'a Drains,
 }
@@ -151,7 +153,7 @@ impl Migration {
 
     /// Returns whether as many connections leave now as the first order allows.
     fn gives_enough(&self) -> bool {
-        let at_once = self.orders.first().map_or(0, Order::at_once);
+        let at_once = self.orders.first().map_or(0, RebalanceOrder::at_once);
         self.leaving.len() + self.away.len() >= at_once.min(LEAVING_MAX)
     }
 
@@ -184,7 +186,7 @@ impl Migration {
 
     /// Removes and returns the connections that are away, and the parcels that no worker has taken.
     /// Both are lost.
-    fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
+    fn give_up(&mut self) -> (Vec<DepartedConnection>, Vec<MigratingConnection>) {
         let mut lost = std::mem::take(&mut self.stranded);
         lost.append(&mut self.early);
         for (_, tell) in self.outbox.drain(..) {
@@ -195,14 +197,14 @@ impl Migration {
         (std::mem::take(&mut self.away), lost)
     }
 
-    pub(crate) fn take_away(&mut self, ticket: Ticket) -> Option<Departed> {
+    pub(crate) fn take_away(&mut self, ticket: Ticket) -> Option<DepartedConnection> {
         let n = self.away.iter().position(|away| away.ticket == ticket)?;
         Some(self.away.swap_remove(n))
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
-    Around<'_, T, D, S, P, M, N>
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: SessionFactory<P>>
+    MigrationContext<'_, T, D, S, P, M, N>
 {
     /// Begins the departure of a connection. If the connection stays, the control plane is notified
     /// at once.
@@ -222,7 +224,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     ) {
         migration.orders.retain(|order| order.to != to);
         if count > 0 && to != self.line.worker {
-            migration.orders.push(Order::of_count(count, to, at_once));
+            migration.orders.push(RebalanceOrder::of_count(count, to, at_once));
         }
     }
 
@@ -238,7 +240,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         migration.orders.retain(|order| order.to != to);
         let wanted = migration.messages_lately * u64::from(permille) / 1_000;
         if wanted > 0 && to != self.line.worker {
-            migration.orders.push(Order::of_messages(wanted, to, at_once));
+            migration.orders.push(RebalanceOrder::of_messages(wanted, to, at_once));
         }
     }
 
@@ -249,25 +251,25 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         id: ConnId,
         to: u16,
         is_ordered: bool,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), MoveRefusal> {
         let front = &mut self.engine.front;
         let (draining, now) = (front.is_draining(), front.now);
         let conn = front.conns.find(id).filter(|conn| !conn.life.is_ending() && !draining);
-        let conn = conn.ok_or(Stays::Gone)?;
+        let conn = conn.ok_or(MoveRefusal::Gone)?;
         if !conn.session.moves_to(to) || !front.net.moves_to(id, to) {
-            return Err(Stays::Session);
+            return Err(MoveRefusal::Session);
         }
         if to == self.line.worker {
-            return Err(Stays::NoRoom);
+            return Err(MoveRefusal::NoRoom);
         }
         if conn.life.is_moving() || migration.is_full() {
-            return Err(Stays::TooMany);
+            return Err(MoveRefusal::TooMany);
         }
-        conn.life = Life::Settling;
+        conn.life = ConnectionStage::Settling;
         let owes_nothing = conn.outstanding.awaited == 0;
         self.reader.invitations.ask_no_more(id, &mut conn.put_off);
-        let stage = Stage::Settling;
-        let mut leaving = Leaving { conn: id, to, is_ordered, since: now, stage };
+        let stage = LeavingStage::Settling;
+        let mut leaving = LeavingConnection { conn: id, to, is_ordered, since: now, stage };
         if owes_nothing {
             still(front, &mut leaving);
         }
@@ -328,16 +330,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     ///
     /// # Errors
     /// Fails with the reason that the connection stays.
-    fn is_quiet(&mut self, leaving: &mut Leaving) -> Result<bool, Stays> {
+    fn is_quiet(&mut self, leaving: &mut LeavingConnection) -> Result<bool, MoveRefusal> {
         let front = &mut self.engine.front;
         let (id, is_late) = (leaving.conn, front.now >= leaving.due(front.limits.quieting));
         let draining = front.is_draining();
         let conn = front.conns.find(id).filter(|conn| !conn.life.is_ending() && !draining);
-        let conn = conn.ok_or(Stays::Gone)?;
-        if conn.life == Life::Settling {
+        let conn = conn.ok_or(MoveRefusal::Gone)?;
+        if conn.life == ConnectionStage::Settling {
             match conn.outstanding.awaited {
                 0 => still(front, leaving),
-                _ if is_late => return Err(Stays::Busy),
+                _ if is_late => return Err(MoveRefusal::Busy),
                 _ => {}
             }
             return Ok(false);
@@ -346,32 +348,32 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let waits = waits || !conn.arrived.is_empty();
         let comes = !front.net.is_still(id) || front.conns.inbox.iter().any(|c| c.conn == id);
         if waits || comes {
-            return if is_late { Err(Stays::Busy) } else { Ok(false) };
+            return if is_late { Err(MoveRefusal::Busy) } else { Ok(false) };
         }
         let withdrawn = match &leaving.stage {
-            Stage::Withdrawn(slots) => slots.len(),
-            Stage::Settling | Stage::Stilled => {
+            LeavingStage::Withdrawn(slots) => slots.len(),
+            LeavingStage::Settling | LeavingStage::Stilled => {
                 let slots = withdraw(self.engine, id);
                 let count = slots.len();
-                leaving.stage = Stage::Withdrawn(slots);
+                leaving.stage = LeavingStage::Withdrawn(slots);
                 count
             }
         };
         let front = &mut self.engine.front;
         let conn = front.conns.get(id);
         let held: usize = conn.streams.iter().map(|s| s.held.len(front.requests.table())).sum();
-        let begun = usize::from(matches!(conn.intake.receiving, Receiving::Into(_)));
+        let begun = usize::from(matches!(conn.intake.receiving, PayloadDestination::Into(_)));
         let ends_here = conn.outstanding.count - withdrawn - held - begun;
         let has_said_all = conn.session.is_settled() && front.net.unsent(id) == 0;
         let is_quiet = ends_here == 0 && has_said_all;
-        if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
+        if !is_quiet && is_late { Err(MoveRefusal::Busy) } else { Ok(is_quiet) }
     }
 
     /// Lets a leaving connection stay and continue here.
-    fn stay(&mut self, migration: &mut Migration, n: usize, why: Stays) {
+    fn stay(&mut self, migration: &mut Migration, n: usize, why: MoveRefusal) {
         let leaving = migration.leaving.swap_remove(n);
         let (id, is_ordered) = (leaving.conn, leaving.is_ordered);
-        let was_stilled = !matches!(leaving.stage, Stage::Settling);
+        let was_stilled = !matches!(leaving.stage, LeavingStage::Settling);
         for slot in leaving.into_withdrawn() {
             if self.engine.enqueue(slot).is_err() {
                 self.engine.end(slot, Status::Retry, None);
@@ -407,7 +409,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let withdrawn = leaving.into_withdrawn();
         withdrawn.into_iter().for_each(|slot| self.engine.front.forget(slot));
         if is_ordered {
-            self.report_move(id, Err(Stays::Gone));
+            self.report_move(id, Err(MoveRefusal::Gone));
         }
     }
 
@@ -419,7 +421,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             return;
         };
         let leaving = migration.leaving.swap_remove(n);
-        let Leaving { conn: id, to, is_ordered, since, .. } = leaving;
+        let LeavingConnection { conn: id, to, is_ordered, since, .. } = leaving;
         let conn = front.conns.take(id, front.gauges.meters());
         let mut conn = *conn.expect("it was just looked at");
         let (requests, discards) = unload(front, &mut conn, leaving.into_withdrawn());
@@ -428,13 +430,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             stalled.bytes
         });
         let waiting = match conn.intake.receiving {
-            Receiving::Waiting(request) => Some(request),
-            Receiving::Nothing | Receiving::Into(_) | Receiving::Discard => None,
+            PayloadDestination::Waiting(request) => Some(request),
+            PayloadDestination::Nothing
+            | PayloadDestination::Into(_)
+            | PayloadDestination::Discard => None,
         };
         let ticket = front.net.detach(id, to);
         let removals = self.engine.namespaces.removals();
         let membership = conn.membership;
-        let parcel = Box::new(Parcel {
+        let parcel = Box::new(MigratingConnection {
             from: self.line.worker,
             ticket,
             peer: conn.peer,
@@ -444,7 +448,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             grant: membership.grant.as_deref().map(Grant::to_parcel),
             entered: membership.entered,
             handles: membership.handles.clone(),
-            place: conn.place.as_ref().map(Place::to_parcel),
+            place: conn.place.as_ref().map(NameClaim::to_parcel),
             requests,
             waiting,
             put_off: conn.put_off,
@@ -452,7 +456,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             unparsed,
             paused_at: since,
         });
-        migration.away.push(Departed {
+        migration.away.push(DepartedConnection {
             ticket,
             conn: id,
             to,
@@ -469,7 +473,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     }
 
     /// Stops counting here the requests and bytes of a connection that counts elsewhere now.
-    fn settle(&mut self, away: &Departed) {
+    fn settle(&mut self, away: &DepartedConnection) {
         let front = &mut self.engine.front;
         away.charged.iter().for_each(|tenant| front.gauges.meter(*tenant).retire(1));
         away.membership.leave_all(front.gauges.meters());
@@ -489,25 +493,26 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let Some(away) = migration.take_away(ticket) else { return };
         self.settle(&away);
         self.engine.front.gauges.meters().worker.count_moved(pause);
-        self.report_whereabouts(&away, Stays::Elsewhere { worker: away.to, conn });
+        self.report_whereabouts(&away, MoveRefusal::Elsewhere { worker: away.to, conn });
         if away.is_ordered {
             self.report_move(away.conn, Ok((conn, pause)));
         }
     }
 
     /// Takes back a connection that the other worker returned because it had no room.
-    pub(crate) fn returned(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
+    pub(crate) fn returned(&mut self, migration: &mut Migration, parcel: Box<MigratingConnection>) {
         let away = migration.take_away(parcel.ticket);
         if let Some(away) = &away {
             self.settle(away);
             if away.is_ordered {
-                self.report_move(away.conn, Err(Stays::NoRoom));
+                self.report_move(away.conn, Err(MoveRefusal::NoRoom));
             }
         }
         let home = self.come_home(migration, parcel);
         if let Some(away) = away {
             let worker = self.line.worker;
-            let found = home.map_or(Stays::NoRoom, |conn| Stays::Elsewhere { worker, conn });
+            let found =
+                home.map_or(MoveRefusal::NoRoom, |conn| MoveRefusal::Elsewhere { worker, conn });
             self.report_whereabouts(&away, found);
         }
     }
@@ -517,21 +522,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let (away, lost) = migration.give_up();
         for away in &away {
             self.settle(away);
-            self.report_whereabouts(away, Stays::Gone);
+            self.report_whereabouts(away, MoveRefusal::Gone);
         }
         lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
     }
 
     /// Answers orders to end a connection that came while the connection was moving, with the
     /// connection's new place.
-    fn report_whereabouts(&mut self, away: &Departed, found: Stays) {
+    fn report_whereabouts(&mut self, away: &DepartedConnection, found: MoveRefusal) {
         let worker = self.line.worker;
         for _ in 0..away.asked_for {
             self.line.mailbox.report(Report::Ends { worker, conn: away.conn, begun: Err(found) });
         }
     }
 
-    fn report_move(&mut self, conn: ConnId, ended: Result<(ConnId, Duration), Stays>) {
+    fn report_move(&mut self, conn: ConnId, ended: Result<(ConnId, Duration), MoveRefusal>) {
         if ended.is_err() {
             self.engine.front.gauges.meters().worker.count_stayed();
         }
@@ -542,10 +547,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
 
 /// Stops receiving from a connection that is to move, once all payloads that were asked for have
 /// arrived.
-fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut Leaving) {
-    front.conns.get(leaving.conn).life = Life::Leaving;
+fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut LeavingConnection) {
+    front.conns.get(leaving.conn).life = ConnectionStage::Leaving;
     front.net.still(leaving.conn);
-    (leaving.since, leaving.stage) = (front.now, Stage::Stilled);
+    (leaving.since, leaving.stage) = (front.now, LeavingStage::Stilled);
 }
 
 /// Removes the connection's requests from the schedulers, if they are charged to a tenant that the
@@ -590,8 +595,8 @@ fn unload<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     conn: &mut Connection<P>,
     withdrawn: Vec<Slot>,
-) -> (Vec<ParcelRequest>, bool) {
-    let mut requests: Vec<ParcelRequest> =
+) -> (Vec<MigratingRequest>, bool) {
+    let mut requests: Vec<MigratingRequest> =
         withdrawn.into_iter().map(|slot| pack(front, slot, true)).collect();
     for stream in &mut conn.streams {
         while let Some(slot) = stream.held.pop(front.requests.table()) {
@@ -599,9 +604,9 @@ fn unload<T: Transport, P: Session>(
         }
     }
     match conn.intake.receiving {
-        Receiving::Nothing | Receiving::Waiting(_) => {}
-        Receiving::Discard => return (requests, true),
-        Receiving::Into(slot) => requests.push(pack(front, slot, false)),
+        PayloadDestination::Nothing | PayloadDestination::Waiting(_) => {}
+        PayloadDestination::Discard => return (requests, true),
+        PayloadDestination::Into(slot) => requests.push(pack(front, slot, false)),
     }
     (requests, false)
 }
@@ -611,7 +616,7 @@ fn pack<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     slot: Slot,
     is_whole: bool,
-) -> ParcelRequest {
+) -> MigratingRequest {
     let (parcel, buf) = front.take_out(slot).into_parcel(is_whole);
     front.give_back(buf);
     parcel

@@ -7,15 +7,17 @@
 
 use std::sync::Arc;
 
-use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, NamespaceView, Removals, Status};
+use contract::{
+    Meters, NAMESPACES_MAX, Namespace, NamespaceId, NamespaceRemovals, NamespaceView, Status,
+};
 
-use crate::requests::InFlight;
+use crate::requests::InFlightRequest;
 
 /// The namespaces of a server, as one of its workers knows them.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     /// The namespaces; number `n` is at index `n − 1`.
-    table: Vec<Numbered>,
+    table: Vec<NamespaceRecord>,
     /// The number of removals of namespaces that have happened.
     removals: u64,
 }
@@ -23,7 +25,7 @@ pub struct Namespaces {
 /// The table entry of one namespace number: the namespace that has the number now, and the last
 /// removal of a namespace with the number.
 #[derive(Clone, Debug, Default)]
-struct Numbered {
+struct NamespaceRecord {
     namespace: Option<Namespace>,
     /// The ordinal of the removal that last freed the number, among all removals; 0 if there was
     /// none.
@@ -43,7 +45,7 @@ impl Namespaces {
     }
 
     /// Returns the table of a server in which these removals of namespaces have happened.
-    pub fn after(mut self, removals: &Removals) -> Self {
+    pub fn after(mut self, removals: &NamespaceRemovals) -> Self {
         self.removals = removals.count();
         for (number, removed) in removals.iter() {
             self.entry(number).removed = removed;
@@ -136,11 +138,11 @@ impl Namespaces {
         }
     }
 
-    fn entry(&mut self, number: NamespaceId) -> &mut Numbered {
+    fn entry(&mut self, number: NamespaceId) -> &mut NamespaceRecord {
         assert!((1..=Self::NUMBER_MAX).contains(&number.0), "{number:?} numbers no namespace");
         let index = usize::from(number.0) - 1;
         if index >= self.table.len() {
-            self.table.resize(index + 1, Numbered::default());
+            self.table.resize(index + 1, NamespaceRecord::default());
         }
         &mut self.table[index]
     }
@@ -158,12 +160,12 @@ impl FromIterator<(NamespaceId, Arc<str>, Namespace)> for Namespaces {
 
 /// Returns the status for a request that was admitted before its namespace changed to this one. It
 /// is [`Status::Ok`] if the request may still go to its device.
-pub(crate) fn verdict(entry: &InFlight, namespace: Option<&Namespace>) -> Status {
+pub(crate) fn verdict(entry: &InFlightRequest, namespace: Option<&Namespace>) -> Status {
     let Some(namespace) = namespace else { return Status::NoNamespace };
     match entry.command.range() {
         _ if usize::from(entry.device) != namespace.device => Status::NoNamespace,
         Some(range) if namespace.translate(range) != Some(entry.lba) => Status::OutOfRange,
-        _ if namespace.read_only && entry.command.kind() == contract::Kind::Write => {
+        _ if namespace.read_only && entry.command.kind() == contract::IoKind::Write => {
             Status::ReadOnly
         }
         _ => Status::Ok,
@@ -198,7 +200,7 @@ mod tests {
         let (first, second) = (NamespaceId(1), NamespaceId(2));
         let mut namespaces = Namespaces::new(vec![one]);
         let old = NamespaceView::new(first, namespaces.removals());
-        let mut removals = Removals::default();
+        let mut removals = NamespaceRemovals::default();
         for (number, namespace) in [(first, None), (first, Some(one)), (second, Some(one))] {
             namespaces.set(number, namespace, "name".into());
             if namespace.is_none() {

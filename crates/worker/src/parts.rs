@@ -2,15 +2,15 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::{Access, Fences, Listeners, Namespaces};
+use crate::{AccessRules, Fences, Listeners, Namespaces};
 
 /// The parts that all workers of a server share.
 #[derive(Debug)]
-pub struct Parts {
+pub struct SharedState {
     /// The namespaces at the start of the server. Later changes come to each worker as messages.
     pub namespaces: Namespaces,
     /// The access rules of the server, by which connections get their tenants and rights.
-    pub access: Access,
+    pub access: AccessRules,
     /// The listeners, with the namespace and the tenant of clients at each of them.
     pub listeners: Listeners,
     /// The fences of clients' earlier connections.

@@ -2,7 +2,7 @@
 
 use contract::{ConnId, Device, Scheduler, Session, Slot, Status, Transport};
 
-use crate::connections::Receiving;
+use crate::connections::PayloadDestination;
 use crate::engine::Engine;
 
 /// The position of received bytes in an awaited payload: the request and the offset. `None` means
@@ -22,10 +22,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let receiving = &mut self.front.conns.get(id).intake.receiving;
         let slot = match (place, &*receiving) {
             (Some((slot, _)), _) => slot,
-            (None, Receiving::Into(slot)) => *slot,
+            (None, PayloadDestination::Into(slot)) => *slot,
             (None, _) => {
                 if end.is_some() {
-                    *receiving = Receiving::Nothing;
+                    *receiving = PayloadDestination::Nothing;
                 }
                 return;
             }
@@ -64,7 +64,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         if is_awaited {
             return self.awaited_came(id, slot, status);
         }
-        conn.intake.receiving = Receiving::Nothing;
+        conn.intake.receiving = PayloadDestination::Nothing;
         let is_whole = entry.payload.filled == entry.command.payload_bytes();
         assert!(is_whole || !status.is_ok(), "the session counted the payload");
         entry.received_at = self.front.now;
@@ -86,8 +86,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.whole(id, slot, status);
     }
 
-    /// Starts a request whose payload has just arrived if `status` is Ok, or answers the request with
-    /// the status otherwise.
+    /// Starts a request whose payload has just arrived if `status` is Ok, or answers the request
+    /// with the status otherwise.
     fn whole(&mut self, id: ConnId, slot: Slot, status: Status) {
         match status.is_ok() {
             true => self.start(id, slot),

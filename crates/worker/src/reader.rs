@@ -1,23 +1,25 @@
 //! Turns received bytes into requests in flight: the first step of a turn.
 
 use contract::{
-    Buf, ConnId, Device, End, Event, Mailbox, Part, Request, Scheduler, Session, TenantId,
-    Transport,
+    Buf, ConnId, Device, EndCause, Mailbox, Request, Scheduler, Session, SessionEvent, TenantId,
+    Transport, TurnPart,
 };
 
-use crate::connections::{Chunk, Life, Outstanding, Receiving, Stalled};
+use crate::connections::{
+    Chunk, ConnectionStage, OutstandingRequests, PayloadDestination, StalledBytes,
+};
 use crate::direct::DirectReceives;
 use crate::engine::Engine;
 use crate::frontend::Frontend;
-use crate::invitations::Invitations;
+use crate::invitations::PutOffRequests;
 use crate::namespaces::verdict;
-use crate::requests::{InFlight, Position, Shortage};
+use crate::requests::{InFlightRequest, QueuePosition, Shortage};
 use crate::tenancy::{self, Registrar};
-use crate::{Limits, Line};
+use crate::{ControlPlaneLink, Limits};
 
 /// The reason that the reader stops taking bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+enum StopReason {
     /// All received bytes were parsed.
     Empty,
     /// The turn's batch is full; the next turn continues.
@@ -36,12 +38,12 @@ enum Stop {
     Gone,
 }
 
-impl From<Shortage> for Stop {
-    fn from(shortage: Shortage) -> Stop {
+impl From<Shortage> for StopReason {
+    fn from(shortage: Shortage) -> StopReason {
         match shortage {
-            Shortage::OfTenant => Stop::Stall,
-            Shortage::Clogged => Stop::Clogged,
-            Shortage::OfWorker => Stop::Shortage,
+            Shortage::OfTenant => StopReason::Stall,
+            Shortage::Clogged => StopReason::Clogged,
+            Shortage::OfWorker => StopReason::Shortage,
         }
     }
 }
@@ -49,7 +51,7 @@ impl From<Shortage> for Stop {
 /// The part of a worker that parses the bytes of its connections into requests.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) invitations: Invitations,
+    pub(crate) invitations: PutOffRequests,
     pub(crate) direct: DirectReceives,
     /// Number of requests that were parsed in this turn.
     batch: usize,
@@ -57,7 +59,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Creates a reader with an empty batch.
-    pub(crate) fn new(invitations: Invitations) -> Self {
+    pub(crate) fn new(invitations: PutOffRequests) -> Self {
         Reader { invitations, direct: DirectReceives::new(), batch: 0 }
     }
 
@@ -75,12 +77,12 @@ impl Reader {
     pub(crate) fn read<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
     ) {
         self.read_called(engine, line);
         while let Some(mut chunk) = engine.front.conns.inbox.pop_front() {
             let stop = self.take_chunk(engine, line, &mut chunk);
-            if stop == Stop::Batch {
+            if stop == StopReason::Batch {
                 engine.front.conns.inbox.push_front(chunk);
                 break;
             }
@@ -88,7 +90,7 @@ impl Reader {
         }
         self.direct.lend(&mut engine.front);
         let clock = &mut engine.front.gauges.clock;
-        clock.mark(Part::Protocol);
+        clock.mark(TurnPart::Protocol);
         if clock.is_tracing() {
             clock.trace_queued();
         }
@@ -99,11 +101,11 @@ impl Reader {
     fn take_chunk<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
         chunk: &mut Chunk,
-    ) -> Stop {
+    ) -> StopReason {
         let id = chunk.conn;
-        let Some(conn) = engine.front.conns.find(id) else { return Stop::Gone };
+        let Some(conn) = engine.front.conns.find(id) else { return StopReason::Gone };
         let bytes = &chunk.buf.bytes()[chunk.taken..chunk.len];
         if conn.intake.stalled.is_some() {
             return carry(&mut engine.front, id, bytes);
@@ -112,20 +114,20 @@ impl Reader {
         let stop = self.parse(engine, line, id, &mut rest);
         let front = &mut engine.front;
         match stop {
-            Stop::Stall => {
+            StopReason::Stall => {
                 pause(front, id);
                 return carry(front, id, rest);
             }
             // Behind these lie bytes of others, who do not wait for this connection.
-            Stop::Shortage | Stop::Clogged => {
+            StopReason::Shortage | StopReason::Clogged => {
                 pause(front, id);
-                front.is_short |= stop == Stop::Shortage;
+                front.is_short |= stop == StopReason::Shortage;
                 front.conns.starve(id);
                 return carry(front, id, rest);
             }
-            Stop::Batch => chunk.taken = chunk.len - rest.len(),
-            Stop::Empty => self.direct.look_for_payload(front, id),
-            Stop::Gone => {}
+            StopReason::Batch => chunk.taken = chunk.len - rest.len(),
+            StopReason::Empty => self.direct.look_for_payload(front, id),
+            StopReason::Gone => {}
         }
         stop
     }
@@ -135,7 +137,7 @@ impl Reader {
     fn read_called<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
     ) {
         if engine.front.conns.starving_tenants() > 0 && self.read_starving(engine, line) {
             return;
@@ -143,12 +145,12 @@ impl Reader {
         for _ in 0..engine.front.conns.called() {
             let Some(id) = engine.front.conns.next_called() else { continue };
             match self.go_on(engine, line, id) {
-                stop @ (Stop::Shortage | Stop::Clogged) => {
-                    engine.front.is_short |= stop == Stop::Shortage;
+                stop @ (StopReason::Shortage | StopReason::Clogged) => {
+                    engine.front.is_short |= stop == StopReason::Shortage;
                     engine.front.conns.starve(id);
                 }
-                Stop::Batch => return engine.front.conns.call(id),
-                Stop::Empty | Stop::Stall | Stop::Gone => {}
+                StopReason::Batch => return engine.front.conns.call(id),
+                StopReason::Empty | StopReason::Stall | StopReason::Gone => {}
             }
         }
     }
@@ -158,7 +160,7 @@ impl Reader {
     fn read_starving<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
     ) -> bool {
         let mut without = 0;
         while without < engine.front.conns.starving_tenants() {
@@ -168,32 +170,32 @@ impl Reader {
             }
             let Some(id) = engine.front.conns.next_starving() else { break };
             match self.go_on(engine, line, id) {
-                stop @ (Stop::Shortage | Stop::Clogged) => {
-                    engine.front.is_short |= stop == Stop::Shortage;
+                stop @ (StopReason::Shortage | StopReason::Clogged) => {
+                    engine.front.is_short |= stop == StopReason::Shortage;
                     engine.front.conns.starve_first(id);
                     without += 1;
                 }
-                Stop::Batch => {
+                StopReason::Batch => {
                     engine.front.conns.call(id);
                     return true;
                 }
-                Stop::Empty | Stop::Stall | Stop::Gone => without = 0,
+                StopReason::Empty | StopReason::Stall | StopReason::Gone => without = 0,
             }
         }
         false
     }
 
     /// Resumes parsing on a connection that was stalled. Returns why the parsing stops again;
-    /// `Stop::Empty` if the connection is not stalled.
+    /// `StopReason::Empty` if the connection is not stalled.
     fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
         id: ConnId,
-    ) -> Stop {
+    ) -> StopReason {
         let conn = engine.front.conns.get(id);
         let account = conn.intake.account;
-        let Some(mut stalled) = conn.intake.stalled.take() else { return Stop::Empty };
+        let Some(mut stalled) = conn.intake.stalled.take() else { return StopReason::Empty };
         if !conn.arrived.is_empty()
             && let Err(stop) = self.unpack(engine, id)
         {
@@ -214,15 +216,15 @@ impl Reader {
         // A hello among the bytes may have made the connection another tenant's.
         front.conns.carried.remove(account, before);
         match stop {
-            Stop::Empty => {
-                if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
+            StopReason::Empty => {
+                if front.conns.find(id).is_some_and(|conn| conn.life != ConnectionStage::Leaving) {
                     front.net.resume(id);
                 }
                 // Its last request may have ended while it was stalled.
                 front.finish_if_idle(id);
             }
-            Stop::Gone => {}
-            Stop::Batch | Stop::Shortage | Stop::Clogged | Stop::Stall => {
+            StopReason::Gone => {}
+            StopReason::Batch | StopReason::Shortage | StopReason::Clogged | StopReason::Stall => {
                 let intake = &mut front.conns.get(id).intake;
                 intake.stalled = Some(stalled);
                 let account = intake.account;
@@ -237,39 +239,39 @@ impl Reader {
     fn parse<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
         id: ConnId,
         input: &mut &[u8],
-    ) -> Stop {
+    ) -> StopReason {
         loop {
             let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
-            let Some(conn) = conn else { return Stop::Gone };
+            let Some(conn) = conn else { return StopReason::Gone };
             let account = conn.intake.account;
-            if let Receiving::Waiting(request) = conn.intake.receiving {
+            if let PayloadDestination::Waiting(request) = conn.intake.receiving {
                 if let Some(shortage) = engine.front.shortage(account) {
                     return shortage.into(); // others took the last slots meanwhile
                 }
-                engine.front.conns.get(id).intake.receiving = Receiving::Nothing;
+                engine.front.conns.get(id).intake.receiving = PayloadDestination::Nothing;
                 if let Err(shortage) = admit(engine, id, request) {
                     return shortage.into();
                 }
                 continue;
             }
             if input.is_empty() && !conn.session.has_more() {
-                return Stop::Empty;
+                return StopReason::Empty;
             }
-            if matches!(conn.intake.receiving, Receiving::Nothing) {
+            if matches!(conn.intake.receiving, PayloadDestination::Nothing) {
                 if conn.life.is_finishing() {
                     *input = &[];
-                    return Stop::Empty;
+                    return StopReason::Empty;
                 }
                 let unsent = engine.front.net.unsent(id);
                 let is_over = is_over_limits(&conn.outstanding, unsent, &engine.front.limits);
                 if conn.greeting.is_under_way() || is_over {
-                    return Stop::Stall;
+                    return StopReason::Stall;
                 }
                 if self.batch >= engine.front.limits.batch {
-                    return Stop::Batch;
+                    return StopReason::Batch;
                 }
                 if let Some(shortage) = engine.front.shortage(account) {
                     return shortage.into();
@@ -277,22 +279,24 @@ impl Reader {
             }
             let conn = engine.front.conns.get(id);
             match conn.session.next_event(input) {
-                Ok(Some(Event::Request(request))) => {
+                Ok(Some(SessionEvent::Request(request))) => {
                     self.batch += 1;
                     conn.progress.messages = conn.progress.messages.wrapping_add(1);
                     if let Err(shortage) = admit(engine, id, request) {
                         return shortage.into();
                     }
                 }
-                Ok(Some(Event::Payload { bytes, end })) => engine.payload(id, None, bytes, end),
+                Ok(Some(SessionEvent::Payload { bytes, end })) => {
+                    engine.payload(id, None, bytes, end)
+                }
                 Ok(Some(event)) => self.take_event(engine, line, id, event),
                 Ok(None) => {
                     let waits = !input.is_empty() || engine.front.conns.get(id).session.has_more();
-                    return if waits { Stop::Stall } else { Stop::Empty };
+                    return if waits { StopReason::Stall } else { StopReason::Empty };
                 }
                 Err(fatal) => {
-                    engine.front.disconnect(id, End::Protocol, &fatal.to_string());
-                    return Stop::Gone;
+                    engine.front.disconnect(id, EndCause::Protocol, &fatal.to_string());
+                    return StopReason::Gone;
                 }
             }
         }
@@ -303,28 +307,30 @@ impl Reader {
     fn take_event<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
-        line: &mut Line<M>,
+        line: &mut ControlPlaneLink<M>,
         id: ConnId,
-        event: Event<'_>,
+        event: SessionEvent<'_>,
     ) {
         match event {
-            Event::Request(_) | Event::Payload { .. } => unreachable!("taken where they came"),
-            Event::Piece { slot, offset, bytes, end } => {
+            SessionEvent::Request(_) | SessionEvent::Payload { .. } => {
+                unreachable!("taken where they came")
+            }
+            SessionEvent::Piece { slot, offset, bytes, end } => {
                 engine.payload(id, Some((slot, offset)), bytes, end);
             }
-            Event::Awaited(request) => {
+            SessionEvent::Awaited(request) => {
                 self.batch += 1;
                 let progress = &mut engine.front.conns.get(id).progress;
                 progress.messages = progress.messages.wrapping_add(1);
                 self.invitations.await_payload(engine, id, request);
             }
-            Event::Attached(tenant) => tenancy::attach(&mut engine.front, id, tenant),
-            Event::Fenced(fence) => engine.front.conns.get(id).fence = Some(fence),
-            Event::Own => {
+            SessionEvent::Attached(tenant) => tenancy::attach(&mut engine.front, id, tenant),
+            SessionEvent::Fenced(fence) => engine.front.conns.get(id).fence = Some(fence),
+            SessionEvent::Own => {
                 self.batch += 1;
                 engine.front.attend(id);
             }
-            Event::Control(control) => {
+            SessionEvent::Control(control) => {
                 self.batch += 1;
                 Registrar { engine, line }.control(id, *control);
             }
@@ -339,18 +345,18 @@ impl Reader {
         &mut self,
         engine: &mut Engine<T, D, S, P>,
         id: ConnId,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         loop {
             let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
-            let conn = conn.ok_or(Stop::Gone)?;
+            let conn = conn.ok_or(StopReason::Gone)?;
             let Some(request) = conn.arrived.front() else { return Ok(()) };
             let (charged, bytes) =
                 ((request.tenant, usize::from(request.device)), request.command.payload_bytes());
             if self.batch >= engine.front.limits.batch {
-                return Err(Stop::Batch);
+                return Err(StopReason::Batch);
             }
             if !engine.front.has_room() {
-                return Err(Stop::Shortage);
+                return Err(StopReason::Shortage);
             }
             let buf = supply_in_line(engine, id, charged, bytes)?;
             self.batch += 1;
@@ -374,7 +380,7 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
         Ok(placed) => placed,
         Err(status) => {
             if request.payload_bytes > 0 {
-                engine.front.conns.get(id).intake.receiving = Receiving::Discard;
+                engine.front.conns.get(id).intake.receiving = PayloadDestination::Discard;
             }
             engine.front.refuse(id, &request, charged, status);
             return Ok(());
@@ -386,7 +392,7 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     let buf = match supplied {
         Ok(buf) => buf,
         Err(shortage) => {
-            front.conns.get(id).intake.receiving = Receiving::Waiting(request);
+            front.conns.get(id).intake.receiving = PayloadDestination::Waiting(request);
             return Err(shortage);
         }
     };
@@ -395,11 +401,11 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     conn.intake.position = None;
     conn.outstanding.count += 1;
     conn.outstanding.owed += request.command.reply_bytes();
-    let make = || InFlight::new(id, &request, placed, buf, false, now);
+    let make = || InFlightRequest::new(id, &request, placed, buf, false, now);
     let slot = front.insert(placed.tenant, class, make);
     match request.payload_bytes {
         0 => engine.start(id, slot),
-        _ => front.conns.get(id).intake.receiving = Receiving::Into(slot),
+        _ => front.conns.get(id).intake.receiving = PayloadDestination::Into(slot),
     }
     Ok(())
 }
@@ -417,16 +423,16 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
     conn.intake.position = None;
     let request = conn.arrived.pop_front().expect("the caller has just seen it");
     let class = buf.as_ref().map(Buf::class);
-    let mut entry = InFlight::of_parcel(id, &request, buf);
+    let mut entry = InFlightRequest::of_parcel(id, &request, buf);
     // The namespace may have changed on the way.
     let namespace = engine.namespaces.find_as_of(request.namespace, admitted);
     entry.verdict = verdict(&entry, namespace);
     front.requests.quotas.hold(request.tenant, class);
     let slot = front.insert_held(|| entry);
     match request.payload {
-        contract::Payload::Whole(_) => engine.start(id, slot),
-        contract::Payload::Begun(_) => {
-            front.conns.get(id).intake.receiving = Receiving::Into(slot);
+        contract::MigratingPayload::Whole(_) => engine.start(id, slot),
+        contract::MigratingPayload::Begun(_) => {
+            front.conns.get(id).intake.receiving = PayloadDestination::Into(slot);
         }
     }
 }
@@ -456,7 +462,7 @@ fn supply_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
 #[cold]
 fn queue_up<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, tenant: TenantId) {
     let conns = &front.conns;
-    let waits = |id: ConnId, position: Position| {
+    let waits = |id: ConnId, position: QueuePosition| {
         conns.look(id).is_some_and(|conn| conn.intake.position == Some(position))
     };
     let before = conns.peek(id).intake.position;
@@ -466,7 +472,7 @@ fn queue_up<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, te
 }
 
 #[inline]
-fn is_over_limits(outstanding: &Outstanding, unsent: usize, limits: &Limits) -> bool {
+fn is_over_limits(outstanding: &OutstandingRequests, unsent: usize, limits: &Limits) -> bool {
     outstanding.count - outstanding.awaited >= limits.in_flight_of_connection
         || unsent + outstanding.owed > limits.unsent_of_connection
 }
@@ -479,7 +485,7 @@ pub(crate) fn read_on<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: 
         if !conn.session.has_more() {
             return;
         }
-        conn.intake.stalled = Some(Stalled::default());
+        conn.intake.stalled = Some(StalledBytes::default());
         pause(front, id);
     }
     front.conns.call(id);
@@ -487,21 +493,25 @@ pub(crate) fn read_on<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: 
 
 /// Stops receiving from a connection, unless it is leaving and so has stopped already.
 fn pause<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
-    if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
+    if front.conns.find(id).is_some_and(|conn| conn.life != ConnectionStage::Leaving) {
         front.net.pause(id);
     }
 }
 
 /// Keeps the unparsed bytes of a stalled connection, or ends the connection if they are too many.
-fn carry<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, bytes: &[u8]) -> Stop {
+fn carry<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    bytes: &[u8],
+) -> StopReason {
     let account = front.conns.peek(id).intake.account;
     if !front.conns.carried.allows(account, bytes.len()) {
         let why = "too many stopped connections had sent too much already";
-        front.disconnect(id, End::BackPressure, why);
-        return Stop::Gone;
+        front.disconnect(id, EndCause::BackPressure, why);
+        return StopReason::Gone;
     }
     front.conns.carried.add(account, bytes.len());
     let stalled = &mut front.conns.get(id).intake.stalled;
     stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
-    Stop::Stall
+    StopReason::Stall
 }

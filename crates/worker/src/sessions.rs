@@ -1,10 +1,10 @@
 //! The source of the sessions of a worker's connections.
 
-use contract::{ConnId, Instant, ListenerId, Opening, Peer, Unpack};
+use contract::{CompletedPrelude, ConnId, Instant, ListenerId, Peer, RestorableSession};
 
 /// The reason why bytes did not become a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotUnpacked {
+pub enum UnpackError {
     /// The bytes do not encode a session.
     Unknown,
     /// A part of the session is in use by another thread. The bytes stay valid for a later turn.
@@ -13,7 +13,7 @@ pub enum NotUnpacked {
 
 /// Creates the sessions of connections, and reports which sessions have work that no message of
 /// their peer caused.
-pub trait Sessions<P> {
+pub trait SessionFactory<P> {
     /// Creates the session of a new connection from `peer`, which came by `listener`. The session
     /// continues behind `opening`, if there is one.
     fn open(
@@ -21,16 +21,16 @@ pub trait Sessions<P> {
         conn: ConnId,
         listener: Option<ListenerId>,
         peer: &Peer,
-        opening: Option<&Opening>,
+        opening: Option<&CompletedPrelude>,
     ) -> P;
 
-    /// Restores a session from the bytes that [`pack`](contract::Movable::pack) made, at another
-    /// worker or here. The session has no connection yet: if it gets one,
-    /// [`landed`](contract::Movable::landed) is called, otherwise it is packed again.
+    /// Restores a session from the bytes that [`pack`](contract::MigratableSession::pack) made, at
+    /// another worker or here. The session has no connection yet: if it gets one,
+    /// [`landed`](contract::MigratableSession::landed) is called, otherwise it is packed again.
     ///
     /// # Errors
-    /// Returns a [`NotUnpacked`] if the bytes are of no session, or if it is too early.
-    fn unpack(&mut self, packed: &[u8]) -> Result<P, NotUnpacked>;
+    /// Returns a [`UnpackError`] if the bytes are of no session, or if it is too early.
+    fn unpack(&mut self, packed: &[u8]) -> Result<P, UnpackError>;
 
     /// Forgets a packed session that was lost together with its connection.
     fn lost(&mut self, _packed: &[u8]) {}
@@ -42,8 +42,8 @@ pub trait Sessions<P> {
         None
     }
 
-    /// Returns the time at which to call [`news`](Sessions::news) again if nothing else happens;
-    /// `None` for no such time.
+    /// Returns the time at which to call [`news`](SessionFactory::news) again if nothing else
+    /// happens; `None` for no such time.
     fn wake_at(&self) -> Option<Instant> {
         None
     }
@@ -52,20 +52,20 @@ pub trait Sessions<P> {
 /// Sessions made by a function, without news. The function gets the listener and the peer of a
 /// connection.
 #[derive(Debug)]
-pub struct FromFn<P>(pub fn(Option<ListenerId>, &Peer) -> P);
+pub struct FnSessionFactory<P>(pub fn(Option<ListenerId>, &Peer) -> P);
 
-impl<P: Unpack> Sessions<P> for FromFn<P> {
+impl<P: RestorableSession> SessionFactory<P> for FnSessionFactory<P> {
     fn open(
         &mut self,
         _: ConnId,
         listener: Option<ListenerId>,
         peer: &Peer,
-        _: Option<&Opening>,
+        _: Option<&CompletedPrelude>,
     ) -> P {
         (self.0)(listener, peer)
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Result<P, NotUnpacked> {
-        P::unpack(packed).ok_or(NotUnpacked::Unknown)
+    fn unpack(&mut self, packed: &[u8]) -> Result<P, UnpackError> {
+        P::unpack(packed).ok_or(UnpackError::Unknown)
     }
 }

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use contract::{
-    Answer, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
-    NamespaceId, NamespaceInfo, Notice, REQUEST_BYTES_MAX, Register, Reply, Scheduler, Session,
-    Slo, Status, Tag, TenancyOperation, TenancyRequest, TenantId, TenantReply, Transport,
+    ConnId, ControlRequest, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
+    NamespaceId, NamespaceInfo, Notice, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Slo, Status,
+    Tag, TenancyAnswer, TenancyOperation, TenancyRequest, TenantId, TenantRegistration,
+    TenantReply, Transport,
 };
 
-use crate::connections::{Client, Greeting, Membership, Place, Welcome};
+use crate::connections::{AcceptedHello, ClientConnection, HelloStage, Membership, NameClaim};
 use crate::engine::Engine;
 use crate::frontend::Frontend;
-use crate::{Grant, Line};
+use crate::{ControlPlaneLink, Grant};
 
 /// Maximum number of handles that a connection may hold at a time.
 const HANDLES_MAX: usize = 16;
@@ -31,7 +32,7 @@ const NOTICE_BATCH: usize = 256;
 
 /// A notice that is being carried to the connections of a tenant.
 #[derive(Clone, Copy, Debug)]
-struct Delivery {
+struct NoticeDelivery {
     member: Member,
     iops: u32,
     read_percent: u8,
@@ -41,23 +42,23 @@ struct Delivery {
 
 /// The notices of a worker to its connections.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
+pub(crate) struct PendingNotices {
     /// The notices in delivery, at most [`NOTICES_MAX`].
-    deliveries: VecDeque<Delivery>,
+    deliveries: VecDeque<NoticeDelivery>,
 }
 
-impl Notices {
+impl PendingNotices {
     /// Adds a notice of a tenant's new rate, to be delivered to the tenant's connections.
     pub(crate) fn take(&mut self, member: Member, iops: u32, read_percent: u8) {
         if self.deliveries.len() < NOTICES_MAX {
-            self.deliveries.push_back(Delivery { member, iops, read_percent, next: 0 });
+            self.deliveries.push_back(NoticeDelivery { member, iops, read_percent, next: 0 });
         }
     }
 
     /// Carries the notice in front to some of the connections.
     pub(crate) fn deliver<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
         let Some(delivery) = self.deliveries.front().copied() else { return };
-        let Delivery { member, iops, read_percent, next } = delivery;
+        let NoticeDelivery { member, iops, read_percent, next } = delivery;
         if front.gauges.meter(member.tenant).epoch() != member.epoch {
             self.deliveries.pop_front();
             return;
@@ -123,7 +124,7 @@ impl Membership {
     }
 }
 
-fn meter(meters: &Meters, tenant: TenantId) -> &contract::Meter {
+fn meter(meters: &Meters, tenant: TenantId) -> &contract::TenantMeter {
     meters.get(tenant).expect("tenants' numbers lie below the maximum")
 }
 
@@ -180,7 +181,7 @@ pub(crate) fn attach<T: Transport, P: Session>(
 /// Answers the hellos whose fences are clear.
 pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T, P>) {
     let shared = front.shared.clone();
-    let waits = |place: &Place| place.is_waiting() || shared.fences.holds(place);
+    let waits = |place: &NameClaim| place.is_waiting() || shared.fences.holds(place);
     for n in (0..front.conns.hellos.greeted.len()).rev() {
         let id = front.conns.hellos.greeted[n];
         let unnamed = front.conns.find(id).and_then(|conn| conn.greeting.take_unnamed());
@@ -189,7 +190,8 @@ pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T,
         }
         let welcome = match front.conns.find(id) {
             Some(conn) => {
-                let is_early = matches!(conn.greeting, Greeting::Asked(..) | Greeting::Unnamed(..));
+                let is_early =
+                    matches!(conn.greeting, HelloStage::Asked(..) | HelloStage::Unnamed(..));
                 if is_early || conn.place.as_ref().is_some_and(waits) {
                     continue;
                 }
@@ -198,21 +200,25 @@ pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T,
             None => None,
         };
         front.conns.hellos.greeted.swap_remove(n);
-        let Some(Welcome { tag, reply }) = welcome else { continue };
+        let Some(AcceptedHello { tag, reply }) = welcome else { continue };
         front.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
         front.conns.call(id);
     }
 }
 
 /// Queues a hello for its answer.
-fn greet<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, greeting: Greeting) {
+fn greet<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, greeting: HelloStage) {
     front.conns.get(id).greeting = greeting;
     front.conns.hellos.greeted.push(id);
 }
 
 /// Replaces the earlier connection of the same client, if the client has a name. If another thread
 /// uses the table of names, a later turn tries again.
-fn take_place<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, client: Client) {
+fn take_place<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    client: ClientConnection,
+) {
     let conn = front.conns.get(id);
     let tenant = conn.membership.grant.as_ref().expect("it was let in").tenant;
     if client.name != 0 {
@@ -266,9 +272,9 @@ fn answer_tenant<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
     (tag, handle): (Tag, u16),
-    answer: Answer,
+    answer: TenancyAnswer,
 ) {
-    let Answer { status, tokens_needed, tokens_free, limit_latency_us, .. } = answer;
+    let TenancyAnswer { status, tokens_needed, tokens_free, limit_latency_us, .. } = answer;
     let limited_by = match answer.limited_by {
         LimitedBy::Nobody => 0,
         LimitedBy::ThisSlo => TenantReply::LIMITED_BY_THIS,
@@ -287,7 +293,7 @@ pub(crate) fn take_answer<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
     asked: (Tag, u16),
-    answer: Answer,
+    answer: TenancyAnswer,
 ) {
     front.conns.hellos.asked -= 1;
     act_on(front, id, asked, answer);
@@ -300,7 +306,7 @@ fn act_on<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
     (tag, mut handle): (Tag, u16),
-    mut answer: Answer,
+    mut answer: TenancyAnswer,
 ) {
     let Some(conn) = front.conns.find(id) else { return };
     if let Some(client) = conn.greeting.take_asked() {
@@ -310,7 +316,7 @@ fn act_on<T: Transport, P: Session>(
     if let (Status::Ok, 0, Some(member)) = (answer.status, handle, answer.member) {
         match give_handle(front, id, member) {
             Some(given) => handle = given,
-            None => answer = Answer::bare(Status::NoResources),
+            None => answer = TenancyAnswer::bare(Status::NoResources),
         }
     }
     answer_tenant(front, id, (tag, handle), answer);
@@ -321,14 +327,14 @@ fn act_on<T: Transport, P: Session>(
 fn enter<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
-    client: Client,
-    answer: Answer,
+    client: ClientConnection,
+    answer: TenancyAnswer,
 ) {
     let member = answer.member.filter(|_| answer.status == Status::Ok);
     let conn = front.conns.get(id);
     let Some(member) = member else {
         let welcome = conn.greeting.take_fenced();
-        let Welcome { tag, reply } = welcome.expect("the control plane has just answered");
+        let AcceptedHello { tag, reply } = welcome.expect("the control plane has just answered");
         tracing::warn!(peer = %conn.peer, "hello refused: there is no tenant of this name");
         front.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
         return front.finish(id);
@@ -345,32 +351,32 @@ fn enter<T: Transport, P: Session>(
 /// The parts of a worker that answer hellos and registrations.
 pub(crate) struct Registrar<'a, T, D, S, P, M> {
     pub(crate) engine: &'a mut Engine<T, D, S, P>,
-    pub(crate) line: &'a mut Line<M>,
+    pub(crate) line: &'a mut ControlPlaneLink<M>,
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_, T, D, S, P, M> {
     /// Answers a request that is about the connection rather than the data.
-    pub(crate) fn control(&mut self, id: ConnId, control: Control) {
+    pub(crate) fn control(&mut self, id: ConnId, control: ControlRequest) {
         match control {
-            Control::Hello(hello) => self.present(id, hello),
-            Control::Info { tag, namespace } => {
+            ControlRequest::Hello(hello) => self.present(id, hello),
+            ControlRequest::Info { tag, namespace } => {
                 let info = self.info(id, namespace);
                 self.engine.front.reply(id, &Reply::Info { tag, info }, None);
             }
-            Control::Find { tag, name } => {
+            ControlRequest::Find { tag, name } => {
                 let info = self.find(id, &name);
                 self.engine.front.reply(id, &Reply::Info { tag, info }, None);
             }
-            Control::List { tag } => {
+            ControlRequest::List { tag } => {
                 let names = self.names(id);
                 self.engine.front.reply(id, &Reply::List { tag, names }, None);
             }
-            Control::Ping { tag } => self.engine.front.reply(id, &Reply::Pong { tag }, None),
-            Control::Register(register) => self.register(id, register),
-            Control::Renegotiate(register) => {
+            ControlRequest::Ping { tag } => self.engine.front.reply(id, &Reply::Pong { tag }, None),
+            ControlRequest::Register(register) => self.register(id, register),
+            ControlRequest::Renegotiate(register) => {
                 self.renegotiate(id, register.tag, register.tenant, register.slo);
             }
-            Control::Unregister { tag, tenant } => self.unregister(id, tag, tenant),
+            ControlRequest::Unregister { tag, tenant } => self.unregister(id, tag, tenant),
         }
     }
 
@@ -399,7 +405,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
         tracing::warn!(%peer, "too many wrong tokens came from this address: this one waits");
         throttle.put_off(now + delay, id, address, hello);
-        front.conns.get(id).greeting = Greeting::Throttled;
+        front.conns.get(id).greeting = HelloStage::Throttled;
     }
 
     /// Processes the delayed hellos whose time has come.
@@ -408,7 +414,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         while let Some(due) = self.engine.front.conns.hellos.throttle.next_due(now) {
             let (id, address, hello) = due;
             self.engine.front.progressed = true;
-            self.engine.front.conns.get(id).greeting = Greeting::Idle;
+            self.engine.front.conns.get(id).greeting = HelloStage::Idle;
             self.look_at_token(id, address, &hello);
             self.engine.front.conns.call(id);
         }
@@ -452,8 +458,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let own = shared.listeners.stands(conn.listener);
         if let Ok(grant) = shared.access.open(&peer, &hello.token, &hello.tenant, own) {
             set_grant(front, id, Some(grant));
-            greet(front, id, Greeting::Fenced(Welcome { tag: hello.tag, reply }));
-            take_place(front, id, Client { name: hello.client, connection: hello.connection });
+            greet(front, id, HelloStage::Fenced(AcceptedHello { tag: hello.tag, reply }));
+            take_place(
+                front,
+                id,
+                ClientConnection { name: hello.client, connection: hello.connection },
+            );
             return answer_greetings(front);
         }
         // An operator may have made the tenant, which then no rule names.
@@ -495,9 +505,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         if !self.send_ask(id, hello.tag, 0, wish) {
             return Err(Status::Retry);
         }
-        let client = Client { name: hello.client, connection: hello.connection };
-        let welcome = Welcome { tag: hello.tag, reply };
-        greet(&mut self.engine.front, id, Greeting::Asked(welcome, client));
+        let client = ClientConnection { name: hello.client, connection: hello.connection };
+        let welcome = AcceptedHello { tag: hello.tag, reply };
+        greet(&mut self.engine.front, id, HelloStage::Asked(welcome, client));
         Ok(())
     }
 
@@ -552,11 +562,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
 
     /// Asks the control plane to register a tenant, if the access rules let the connection
     /// register.
-    fn register(&mut self, id: ConnId, register: Register) {
+    fn register(&mut self, id: ConnId, register: TenantRegistration) {
         let number = self.engine.front.conns.peek(id).view.namespace;
         let namespace = self.engine.namespaces.find(number);
         let device = namespace.map_or(0, |namespace| namespace.device as u8);
-        let Register { tag, name, slo, .. } = register;
+        let TenantRegistration { tag, name, slo, .. } = register;
         self.ask(id, tag, 0, TenancyOperation::Register { name, slo, device });
     }
 
@@ -569,7 +579,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
                 let member = front.member(tenant);
                 self.ask(id, tag, handle, TenancyOperation::Change { member, slo });
             }
-            Err(status) => answer_tenant(front, id, (tag, handle), Answer::bare(status)),
+            Err(status) => answer_tenant(front, id, (tag, handle), TenancyAnswer::bare(status)),
         }
     }
 
@@ -580,7 +590,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let place = usize::from(handle).wrapping_sub(1);
         let held = front.conns.get(id).membership.handles.get_mut(place);
         let Some(member) = held.and_then(Option::take) else {
-            return answer_tenant(front, id, (tag, handle), Answer::bare(Status::NoTenant));
+            return answer_tenant(front, id, (tag, handle), TenancyAnswer::bare(Status::NoTenant));
         };
         // The control plane counts handles when it decides, so this one is gone before it is asked.
         leave(front.gauges.meters(), member);
@@ -588,7 +598,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             let front = &mut self.engine.front;
             front.conns.get(id).membership.handles[place] = Some(member);
             join(front.gauges.meters(), member);
-            answer_tenant(front, id, (tag, handle), Answer::bare(Status::Retry));
+            answer_tenant(front, id, (tag, handle), TenancyAnswer::bare(Status::Retry));
         }
     }
 
@@ -599,7 +609,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let may = grant.as_ref().is_some_and(|grant| grant.register);
         if !may || !self.send_ask(id, tag, handle, wish) {
             let status = if may { Status::Retry } else { Status::Denied };
-            answer_tenant(&mut self.engine.front, id, (tag, handle), Answer::bare(status));
+            answer_tenant(&mut self.engine.front, id, (tag, handle), TenancyAnswer::bare(status));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The worker: one turn receives, dispatches and completes.
 //!
-//! [`Worker`] joins the parts and says in which order they have their turn. Deliberately not here: the
-//! work of each part.
+//! [`Worker`] joins the parts and says in which order they have their turn. Deliberately not here:
+//! the work of each part.
 
 mod between;
 
@@ -9,24 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId,
-    NamespaceView, NetEvent, NoMailbox, Opening, Part, Peer, Protocol, Report, Scheduler, Session,
-    Transport, Turn, Unpack, WorkerMessage,
+    BufPool, CloseReason, CompletedPrelude, ConnId, Device, EndCause, Instant, ListenerId, Mailbox,
+    NamespaceId, NamespaceView, NetEvent, NoMailbox, Peer, Protocol, Report, RestorableSession,
+    Scheduler, Session, Transport, TurnOutcome, TurnPart, WorkerMessage,
 };
 
-use crate::connections::{Chunk, Connection, Greeting, Receiving};
+use crate::connections::{Chunk, Connection, HelloStage, PayloadDestination};
 use crate::drains::Drains;
 use crate::engine::Engine;
 use crate::frontend::Frontend;
 use crate::gauges::Gauges;
 use crate::housekeeping::{self, Housekeeping};
-use crate::invitations::Invitations;
+use crate::invitations::PutOffRequests;
 use crate::lanes::Lanes;
-use crate::migration::{self, Around, Migration};
+use crate::migration::{self, Migration, MigrationContext};
 use crate::reader::{self, Reader};
 use crate::requests::Requests;
-use crate::tenancy::{self, Notices, Registrar};
-use crate::{Attached, FromFn, Limits, Line, Parts, Sessions};
+use crate::tenancy::{self, PendingNotices, Registrar};
+use crate::{ControlPlaneLink, DeviceLane, FnSessionFactory, Limits, SessionFactory, SharedState};
 
 /// The period at which waiting hellos check whether their fences are clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
@@ -40,36 +40,37 @@ const LIST_MAX: usize = 256;
 /// The connections, requests and devices of one thread of the server. [`turn`](Worker::turn) does a
 /// piece of their work and never blocks.
 #[derive(Debug)]
-pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
+pub struct Worker<T, D, S, P, M = NoMailbox, N = FnSessionFactory<P>> {
     engine: Engine<T, D, S, P>,
     reader: Reader,
-    notices: Notices,
+    notices: PendingNotices,
     migration: Migration,
     drains: Drains,
     housekeeping: Housekeeping,
     sessions: N,
-    line: Line<M>,
+    line: ControlPlaneLink<M>,
     events: Vec<NetEvent>,
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session + Unpack> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session + RestorableSession> Worker<T, D, S, P> {
     /// Creates a worker without a control plane: requests to register are answered with "try
     /// again". Each connection gets a session of `new_session`. See
     /// [`with_sessions`](Worker::with_sessions) for the other arguments.
     pub fn new(
         transport: T,
-        devices: Vec<Attached<D, S>>,
+        devices: Vec<DeviceLane<D, S>>,
         pool: BufPool,
-        shared: Arc<Parts>,
+        shared: Arc<SharedState>,
         limits: Limits,
         new_session: fn(Option<ListenerId>, &Peer) -> P,
     ) -> Self {
-        let (sessions, line) = (FromFn(new_session), Line::none(limits.tenants));
+        let (sessions, line) =
+            (FnSessionFactory(new_session), ControlPlaneLink::none(limits.tenants));
         Worker::with_sessions(transport, devices, pool, shared, limits, sessions, line)
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: SessionFactory<P>>
     Worker<T, D, S, P, M, N>
 {
     /// Creates a worker over these ports. The worker keeps one of the pool's largest buffers as a
@@ -77,12 +78,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     /// size.
     pub fn with_sessions(
         transport: T,
-        devices: Vec<Attached<D, S>>,
+        devices: Vec<DeviceLane<D, S>>,
         pool: BufPool,
-        shared: Arc<Parts>,
+        shared: Arc<SharedState>,
         limits: Limits,
         sessions: N,
-        mut line: Line<M>,
+        mut line: ControlPlaneLink<M>,
     ) -> Self {
         shared.namespaces.tell_places(&line.meters);
         let namespaces = shared.namespaces.clone();
@@ -92,8 +93,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let lanes = Lanes::new(devices, &limits);
         Worker {
             engine: Engine::new(front, lanes, namespaces),
-            reader: Reader::new(Invitations::new(&limits)),
-            notices: Notices::default(),
+            reader: Reader::new(PutOffRequests::new(&limits)),
+            notices: PendingNotices::default(),
             migration: Migration::default(),
             drains: Drains::default(),
             housekeeping: Housekeeping::new(),
@@ -104,7 +105,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     }
 
     /// Runs one turn: receives requests, submits those that may go, answers those that have ended.
-    pub fn turn(&mut self, now: Instant) -> Turn {
+    pub fn turn(&mut self, now: Instant) -> TurnOutcome {
         self.engine.front.begin_turn(now);
         self.reader.begin_turn();
         self.take_mail();
@@ -112,13 +113,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             self.engine.front.attend(id);
             reader::read_on(&mut self.engine.front, id);
         }
-        self.mark(Part::Upkeep);
+        self.mark(TurnPart::Upkeep);
         self.receive();
         self.engine.dispatch();
         self.engine.complete();
         let answered = self.engine.front.gauges.clock.marked_at();
         self.keep_up();
-        self.mark(Part::Upkeep);
+        self.mark(TurnPart::Upkeep);
         self.engine.front.net.kick(now);
         self.end_turn(answered)
     }
@@ -126,7 +127,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     /// Charges the time since the previous mark to `part` of the turn, for the worker's time
     /// statistics.
     #[inline]
-    fn mark(&mut self, part: Part) {
+    fn mark(&mut self, part: TurnPart) {
         self.engine.front.gauges.clock.mark(part);
     }
 
@@ -135,7 +136,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let mut events = std::mem::take(&mut self.events);
         let front = &mut self.engine.front;
         front.net.poll(front.now, &mut events, usize::MAX);
-        front.gauges.clock.mark(Part::Network);
+        front.gauges.clock.mark(TurnPart::Network);
         let Frontend { gauges, conns, net, now, .. } = front;
         gauges.look_what_left(*now, |id| {
             let conn = conns.look(id)?;
@@ -177,7 +178,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
 
     /// Counts the turn, whose replies were written at `answered`, and returns when the next turn
     /// has work.
-    fn end_turn(&mut self, answered: Instant) -> Turn {
+    fn end_turn(&mut self, answered: Instant) -> TurnOutcome {
         let Frontend { gauges, conns, progressed, .. } = &mut self.engine.front;
         let progressed = *progressed;
         let given = |id| conns.look(id).map(|conn| conn.progress.queued);
@@ -185,7 +186,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             self.tell_meters();
         }
         self.engine.front.gauges.end_turn(progressed);
-        Turn { progressed, wake_at: self.wake_at() }
+        TurnOutcome { progressed, wake_at: self.wake_at() }
     }
 
     fn tell_meters(&mut self) {
@@ -215,14 +216,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         times.into_iter().flatten().min()
     }
 
-    fn around(&mut self) -> (Around<'_, T, D, S, P, M, N>, &mut Migration) {
+    fn around(&mut self) -> (MigrationContext<'_, T, D, S, P, M, N>, &mut Migration) {
         let Worker { engine, reader, line, sessions, drains, migration, .. } = self;
-        (Around { engine, reader, line, sessions, drains }, migration)
+        (MigrationContext { engine, reader, line, sessions, drains }, migration)
     }
 }
 
 /// Events of the network, and messages of the control plane.
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: SessionFactory<P>>
     Worker<T, D, S, P, M, N>
 {
     fn handle(&mut self, event: NetEvent) {
@@ -251,7 +252,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         id: ConnId,
         peer: Peer,
         listener: Option<ListenerId>,
-        opening: Option<&Opening>,
+        opening: Option<&CompletedPrelude>,
     ) {
         let session = self.sessions.open(id, listener, &peer, opening);
         let mut conn = Connection::new(id, peer, session);
@@ -277,7 +278,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
             front.finish(id);
         } else if listener.is_some_and(|listener| self.drains.includes(listener)) {
             // It was on its way already.
-            front.dismiss(id, End::Drained);
+            front.dismiss(id, EndCause::Drained);
         } else if front.conns.peek(id).session.unsaid() > 0 {
             front.attend(id); // it has the first word
         } else if opening.is_some() {
@@ -292,17 +293,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         let Some(mut conn) = front.conns.take(id, front.gauges.meters()) else { return };
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
         let cause = conn.life.cause().unwrap_or(match reason {
-            CloseReason::Peer => End::Peer,
+            CloseReason::Peer => EndCause::Peer,
             CloseReason::Insecure(why) => {
                 tracing::warn!(peer = %conn.peer, %why, "connection ended");
-                End::Protocol
+                EndCause::Protocol
             }
             CloseReason::Reset(_) | CloseReason::Local | CloseReason::Unreachable(_) => {
-                End::Network
+                EndCause::Network
             }
         });
         front.gauges.meters().worker.end(cause);
-        if let Receiving::Into(slot) = conn.intake.receiving {
+        if let PayloadDestination::Into(slot) = conn.intake.receiving {
             front.forget(slot);
         }
         front.forget_awaited(conn.outstanding.asked);
@@ -314,7 +315,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
         if let Some(stalled) = &conn.intake.stalled {
             front.conns.carried.remove(conn.intake.account, stalled.left());
         }
-        if conn.greeting == Greeting::Throttled {
+        if conn.greeting == HelloStage::Throttled {
             front.conns.hellos.throttle.forget(id);
         }
         if let Some(place) = conn.place.take() {

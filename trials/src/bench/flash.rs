@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::packets::judge::Measured;
+use super::packets::judge::Comparison;
 use super::packets::table;
 use super::{machine, process, servers};
 use setup::Setup;
@@ -45,7 +45,7 @@ pub(crate) struct FlashOptions {
 }
 
 /// A row of the table: its name, `true` if it needs root, and its measurement.
-type Row = (&'static str, bool, fn(&mut Setup) -> Result<Vec<Measured>, String>);
+type Row = (&'static str, bool, fn(&mut Setup) -> Result<Vec<Comparison>, String>);
 
 /// All rows, in the order of the table.
 const ROWS: [Row; 4] = [

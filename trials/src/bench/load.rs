@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::process::{self, Server};
 use super::secrets;
-use super::servers::{self, Op, Shape, Speech};
+use super::servers::{self, BenchProtocol, Op, Shape};
 use super::settings::{Client, Settings};
 
 /// The number of the core reserved for the client, as `taskset` takes it.
@@ -46,7 +46,7 @@ pub(crate) struct Figure {
 pub(crate) fn measure(
     settings: &Settings,
     server: &Server,
-    speech: Speech,
+    speech: BenchProtocol,
     shape: Shape,
     seconds: u64,
     rate: Option<f64>,

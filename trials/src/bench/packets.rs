@@ -1,8 +1,8 @@
 //! `cargo xtask bench packets`: measures packets beside TCP, in one run, between two network
 //! namespaces with a virtual cable.
 //!
-//! The server runs on core 0 and the client on core 1. The sides of a row are measured in turns, and
-//! a ratio is of the medians of one run. veth runs the receiver's part of the network on the
+//! The server runs on core 0 and the client on core 1. The sides of a row are measured in turns,
+//! and a ratio is of the medians of one run. veth runs the receiver's part of the network on the
 //! sender's core. A row whose cores the machine took is not decided.
 
 mod bed;
@@ -24,7 +24,7 @@ use clap::Args;
 use super::link::Link;
 use super::{machine, process, secrets, servers};
 use bed::Cable;
-use judge::Measured;
+use judge::Comparison;
 use loads::Load;
 use xtask::shell;
 
@@ -136,7 +136,7 @@ fn is_chosen(options: &PacketsOptions, name: &str) -> bool {
     options.only.is_empty() || options.only.iter().any(|word| name.contains(word.as_str()))
 }
 
-fn measure(bed: &mut Cable, row: &Row) -> Vec<Measured> {
+fn measure(bed: &mut Cable, row: &Row) -> Vec<Comparison> {
     match &row.kind {
         Kind::Load(load) => vec![load.measure(bed)],
         Kind::Beside => beside::measure(bed),

@@ -7,7 +7,7 @@ use super::idle;
 use super::link::Link;
 use super::load::{self, Figure};
 use super::process::show;
-use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
+use super::servers::{BenchProtocol, Ceiling, Contender, Op, Shape, Yardstick};
 use super::settings::{Client, Settings};
 
 /// A row of the table to measure: its name, and a description of the comparison.
@@ -18,15 +18,15 @@ pub(crate) struct Row {
 
 enum Kind {
     /// Compares requests a second: the server's divided by a yardstick's, at least `target`.
-    Rate { of: Speech, shape: Shape, against: Against, target: f64 },
+    Rate { of: BenchProtocol, shape: Shape, against: Baseline, target: f64 },
     /// Compares mean latencies: the server's minus a yardstick's in µs, at most `target`.
-    Latency { of: Speech, shape: Shape, against: Against, target: f64 },
+    Latency { of: BenchProtocol, shape: Shape, against: Baseline, target: f64 },
     /// Compares the server's requests a second at two shapes: those at `shape` divided by those at
     /// `other`, at least `target`.
     Within { shape: Shape, other: Shape, target: f64 },
     /// Compares the server's p95 at half of the maximum rate of `shape` with another p95 at that
     /// rate: their ratio is at most `target`.
-    Tail { shape: Shape, beside: Beside, target: f64 },
+    Tail { shape: Shape, beside: TailReference, target: f64 },
     /// Measures the server's bytes of memory for each of `connections` idle connections, at most
     /// `target`.
     Memory { connections: usize, target: f64 },
@@ -34,7 +34,7 @@ enum Kind {
 
 /// The measurement whose p95 a tail latency is compared with.
 #[derive(Clone, Copy)]
-enum Beside {
+enum TailReference {
     /// The server itself with the given number of connections.
     Connections(usize),
     /// The ceiling program with as many connections.
@@ -42,13 +42,13 @@ enum Beside {
 }
 
 #[derive(Clone, Copy)]
-enum Against {
+enum Baseline {
     Ceiling,
     /// The ceiling program, measured with another load shape than the server.
     CeilingAt(Shape),
     Naive,
     /// The server itself over another protocol.
-    Speech(Speech),
+    BenchProtocol(BenchProtocol),
 }
 
 const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize) -> Shape {
@@ -66,67 +66,74 @@ const CROWD: Shape = shape(Op::Read, 1024, 5000, 1);
 
 /// All rows, in the order of the table.
 pub(crate) const ALL: &[Row] = &[
-    rate("read-1k-4x32", READ_1K, Against::Ceiling, 0.60),
-    rate("read-1k-4x32-naive", READ_1K, Against::Naive, 3.0),
-    rate("read-4k-4x32", READ_4K, Against::Ceiling, 0.75),
-    rate("read-4k-4x32-floor", READ_4K, Against::CeilingAt(READ_4K_WIDE), 0.65),
-    rate("read-4k-16x32", READ_4K_WIDE, Against::Ceiling, 0.75),
-    rate("read-1k-64x4", shape(Op::Read, 1024, 64, 4), Against::Ceiling, 0.7),
-    latency("read-4k-1x1-latency", Speech::Reflex1, Against::Ceiling),
+    rate("read-1k-4x32", READ_1K, Baseline::Ceiling, 0.60),
+    rate("read-1k-4x32-naive", READ_1K, Baseline::Naive, 3.0),
+    rate("read-4k-4x32", READ_4K, Baseline::Ceiling, 0.75),
+    rate("read-4k-4x32-floor", READ_4K, Baseline::CeilingAt(READ_4K_WIDE), 0.65),
+    rate("read-4k-16x32", READ_4K_WIDE, Baseline::Ceiling, 0.75),
+    rate("read-1k-64x4", shape(Op::Read, 1024, 64, 4), Baseline::Ceiling, 0.7),
+    latency("read-4k-1x1-latency", BenchProtocol::Reflex1, Baseline::Ceiling),
     Row {
         name: "write-4k-4x32",
         kind: Kind::Within { shape: shape(Op::Write, 4096, 4, 32), other: READ_4K, target: 0.6 },
     },
-    rate("read-1k-5000x1", CROWD, Against::Ceiling, 0.7),
+    rate("read-1k-5000x1", CROWD, Baseline::Ceiling, 0.7),
     Row {
         name: "read-1k-5000x1-tail",
-        kind: Kind::Tail { shape: CROWD, beside: Beside::Connections(50), target: 5.0 },
+        kind: Kind::Tail { shape: CROWD, beside: TailReference::Connections(50), target: 5.0 },
     },
     Row {
         name: "read-1k-5000x1-tail-ceiling",
-        kind: Kind::Tail { shape: CROWD, beside: Beside::Ceiling, target: 1.2 },
+        kind: Kind::Tail { shape: CROWD, beside: TailReference::Ceiling, target: 1.2 },
     },
-    nvme("nvme-read-4k-4x32", READ_4K, Against::Speech(Speech::Reflex2), 0.85),
-    nvme("nvme-read-512-4x32", READ_512, Against::Ceiling, 0.45),
-    latency("nvme-read-4k-1x1-latency", Speech::Nvme, Against::Speech(Speech::Reflex2)),
+    nvme("nvme-read-4k-4x32", READ_4K, Baseline::BenchProtocol(BenchProtocol::Reflex2), 0.85),
+    nvme("nvme-read-512-4x32", READ_512, Baseline::Ceiling, 0.45),
+    latency(
+        "nvme-read-4k-1x1-latency",
+        BenchProtocol::Nvme,
+        Baseline::BenchProtocol(BenchProtocol::Reflex2),
+    ),
     Row {
         name: "nvme-digest-4k-4x32",
         kind: Kind::Rate {
-            of: Speech::NvmeDigest,
+            of: BenchProtocol::NvmeDigest,
             shape: READ_4K,
-            against: Against::Speech(Speech::Nvme),
+            against: Baseline::BenchProtocol(BenchProtocol::Nvme),
             target: 0.9,
         },
     },
-    nvme("nvme-read-128k-4x8", READ_STREAM, Against::Ceiling, 0.85),
-    nvme("nvme-write-128k-4x8", WRITE_STREAM, Against::Ceiling, 0.85),
-    tls("tls-reflex-read-4k-4x32", Speech::ReflexTls, Speech::Reflex2, 0.40),
-    tls("tls-nvme-read-4k-4x32", Speech::NvmeTls, Speech::Nvme, 0.45),
-    lone_tls("tls-reflex-read-4k-1x1-latency", Speech::ReflexTls, Speech::Reflex2),
-    lone_tls("tls-nvme-read-4k-1x1-latency", Speech::NvmeTls, Speech::Nvme),
+    nvme("nvme-read-128k-4x8", READ_STREAM, Baseline::Ceiling, 0.85),
+    nvme("nvme-write-128k-4x8", WRITE_STREAM, Baseline::Ceiling, 0.85),
+    tls("tls-reflex-read-4k-4x32", BenchProtocol::ReflexTls, BenchProtocol::Reflex2, 0.40),
+    tls("tls-nvme-read-4k-4x32", BenchProtocol::NvmeTls, BenchProtocol::Nvme, 0.45),
+    lone_tls("tls-reflex-read-4k-1x1-latency", BenchProtocol::ReflexTls, BenchProtocol::Reflex2),
+    lone_tls("tls-nvme-read-4k-1x1-latency", BenchProtocol::NvmeTls, BenchProtocol::Nvme),
     Row { name: "idle-memory", kind: Kind::Memory { connections: 5000, target: 16.0 * 1024.0 } },
 ];
 
-const fn rate(name: &'static str, shape: Shape, against: Against, target: f64) -> Row {
-    Row { name, kind: Kind::Rate { of: Speech::Reflex1, shape, against, target } }
+const fn rate(name: &'static str, shape: Shape, against: Baseline, target: f64) -> Row {
+    Row { name, kind: Kind::Rate { of: BenchProtocol::Reflex1, shape, against, target } }
 }
 
-const fn nvme(name: &'static str, shape: Shape, against: Against, target: f64) -> Row {
-    Row { name, kind: Kind::Rate { of: Speech::Nvme, shape, against, target } }
+const fn nvme(name: &'static str, shape: Shape, against: Baseline, target: f64) -> Row {
+    Row { name, kind: Kind::Rate { of: BenchProtocol::Nvme, shape, against, target } }
 }
 
-const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
+const fn latency(name: &'static str, of: BenchProtocol, against: Baseline) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
 }
 
 /// Returns a row that compares a rate over TLS with that of the protocol without TLS.
-const fn tls(name: &'static str, of: Speech, plain: Speech, target: f64) -> Row {
-    Row { name, kind: Kind::Rate { of, shape: READ_4K, against: Against::Speech(plain), target } }
+const fn tls(name: &'static str, of: BenchProtocol, plain: BenchProtocol, target: f64) -> Row {
+    Row {
+        name,
+        kind: Kind::Rate { of, shape: READ_4K, against: Baseline::BenchProtocol(plain), target },
+    }
 }
 
 /// Returns a row that compares the latency of single requests over TLS with that without TLS.
-const fn lone_tls(name: &'static str, of: Speech, plain: Speech) -> Row {
-    let against = Against::Speech(plain);
+const fn lone_tls(name: &'static str, of: BenchProtocol, plain: BenchProtocol) -> Row {
+    let against = Baseline::BenchProtocol(plain);
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 3.0 } }
 }
 
@@ -134,25 +141,25 @@ impl Row {
     /// Returns `true` if a side of the row needs the keys of TLS.
     pub(crate) fn is_over_tls(&self) -> bool {
         let (Kind::Rate { of, .. } | Kind::Latency { of, .. }) = self.kind else { return false };
-        matches!(of, Speech::ReflexTls | Speech::NvmeTls)
+        matches!(of, BenchProtocol::ReflexTls | BenchProtocol::NvmeTls)
     }
 }
 
 /// The measurements of one side of a row, one for each repetition.
-pub(crate) struct Side {
+pub(crate) struct RowSide {
     pub(crate) what: String,
     pub(crate) figures: Vec<Figure>,
 }
 
 /// The results of a measured row.
-pub(crate) struct Measured {
+pub(crate) struct MeasuredRow {
     pub(crate) name: &'static str,
     /// The name of the compared quantity, with its unit.
     pub(crate) unit: &'static str,
     /// Returns the compared quantity of one measurement.
     pub(crate) of: fn(&Figure) -> f64,
-    pub(crate) ours: Side,
-    pub(crate) theirs: Option<Side>,
+    pub(crate) ours: RowSide,
+    pub(crate) theirs: Option<RowSide>,
     /// The ratio or the difference of the two sides' medians.
     pub(crate) result: f64,
     pub(crate) target: f64,
@@ -188,7 +195,7 @@ impl<'a> Rows<'a> {
             (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
             (Kind::Tail { .. }, _, Client::Hammer) => Some("hammer knows no open loop"),
             (Kind::Rate { of, .. } | Kind::Latency { of, .. }, _, client)
-                if *of != Speech::Reflex1 =>
+                if *of != BenchProtocol::Reflex1 =>
             {
                 match (client, self.settings.stand_in) {
                     (Client::Hammer, _) => Some("hammer speaks version 1 of reflex alone"),
@@ -202,7 +209,7 @@ impl<'a> Rows<'a> {
 
     /// Measures both sides of a row, or the server alone if the row compares it with nothing.
     /// Returns their measurements and the result.
-    pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
+    pub(crate) fn measure(&mut self, row: &Row) -> Result<MeasuredRow, String> {
         match row.kind {
             Kind::Rate { of, shape, against, target } => {
                 self.rate(row.name, of, shape, against, target)
@@ -219,38 +226,48 @@ impl<'a> Rows<'a> {
     fn rate(
         &mut self,
         name: &'static str,
-        of: Speech,
+        of: BenchProtocol,
         shape: Shape,
-        against: Against,
+        against: Baseline,
         target: f64,
-    ) -> Result<Measured, String> {
+    ) -> Result<MeasuredRow, String> {
         let ours = (self.speaking(of, shape)?, shape, None);
         let theirs = self.yardstick(shape, against)?;
         let (ours, mut theirs) = self.in_turns(ours, theirs)?;
-        if let Against::CeilingAt(Shape { connections, queue_depth, .. }) = against {
+        if let Baseline::CeilingAt(Shape { connections, queue_depth, .. }) = against {
             theirs.what = format!("{} at {connections} × {queue_depth}", theirs.what);
         }
         let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
         let result = ours.median(of) / theirs.median(of);
         let theirs = Some(theirs);
-        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true })
+        Ok(MeasuredRow {
+            name,
+            unit,
+            of,
+            ours,
+            theirs,
+            result,
+            target,
+            at_least: true,
+            is_rate: true,
+        })
     }
 
     fn latency(
         &mut self,
         name: &'static str,
-        speech: Speech,
+        speech: BenchProtocol,
         shape: Shape,
-        against: Against,
+        against: Baseline,
         target: f64,
-    ) -> Result<Measured, String> {
+    ) -> Result<MeasuredRow, String> {
         let ours = (self.speaking(speech, shape)?, shape, None);
         let theirs = self.yardstick(shape, against)?;
         let (ours, theirs) = self.in_turns(ours, theirs)?;
         let (of, unit) = (|figure: &Figure| figure.mean_us, "µs mean");
         let result = ours.median(of) - theirs.median(of);
         let (theirs, is_rate) = (Some(theirs), false);
-        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
+        Ok(MeasuredRow { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
     }
 
     fn within(
@@ -259,7 +276,7 @@ impl<'a> Rows<'a> {
         shape: Shape,
         other: Shape,
         target: f64,
-    ) -> Result<Measured, String> {
+    ) -> Result<MeasuredRow, String> {
         let ours = (self.subject(shape)?, shape, None);
         let theirs = (self.subject(other)?, other, None);
         let (ours, mut theirs) = self.in_turns(ours, theirs)?;
@@ -267,36 +284,46 @@ impl<'a> Rows<'a> {
         let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
         let result = ours.median(of) / theirs.median(of);
         let theirs = Some(theirs);
-        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true })
+        Ok(MeasuredRow {
+            name,
+            unit,
+            of,
+            ours,
+            theirs,
+            result,
+            target,
+            at_least: true,
+            is_rate: true,
+        })
     }
 
     fn tail(
         &mut self,
         name: &'static str,
         shape: Shape,
-        beside: Beside,
+        beside: TailReference,
         target: f64,
-    ) -> Result<Measured, String> {
+    ) -> Result<MeasuredRow, String> {
         let subject = self.subject(shape)?;
         let full = self.once(subject, shape, None)?.rate;
         let half = Some(full / 2.0);
         let other = match beside {
-            Beside::Connections(connections) => {
+            TailReference::Connections(connections) => {
                 let queue_depth = shape.connections / connections;
                 (subject, Shape { connections, queue_depth, ..shape }, half)
             }
-            Beside::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, half),
+            TailReference::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, half),
         };
         let (ours, mut theirs) = self.in_turns((subject, shape, half), other)?;
         let what = match beside {
-            Beside::Connections(connections) => format!("{connections} connections"),
-            Beside::Ceiling => theirs.what,
+            TailReference::Connections(connections) => format!("{connections} connections"),
+            TailReference::Ceiling => theirs.what,
         };
         theirs.what = format!("{what} at {:.0}/s", full / 2.0);
         let (of, unit) = (|figure: &Figure| figure.p95_us, "µs p95");
         let result = ours.median(of) / theirs.median(of);
         let (theirs, is_rate) = (Some(theirs), false);
-        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
+        Ok(MeasuredRow { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
     }
 
     fn memory(
@@ -304,7 +331,7 @@ impl<'a> Rows<'a> {
         name: &'static str,
         connections: usize,
         target: f64,
-    ) -> Result<Measured, String> {
+    ) -> Result<MeasuredRow, String> {
         let shape = shape(Op::Read, 512, connections, 1);
         let subject = self.subject(shape)?;
         self.remember(show(&subject.command(shape, &self.settings.link, 7420)));
@@ -315,11 +342,11 @@ impl<'a> Rows<'a> {
             // This row compares a size, which takes the field of the rate.
             figures.push(Figure { rate: bytes, ..Figure::default() });
         }
-        let ours = Side { what: subject.name(), figures };
+        let ours = RowSide { what: subject.name(), figures };
         let (of, unit) = (|figure: &Figure| figure.rate, "bytes/connection");
         let result = ours.median(of);
         let (theirs, at_least, is_rate) = (None, false, false);
-        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
+        Ok(MeasuredRow { name, unit, of, ours, theirs, result, target, at_least, is_rate })
     }
 
     /// Returns the program that a row compares the server with, the shape of its load, and its rate
@@ -327,28 +354,28 @@ impl<'a> Rows<'a> {
     fn yardstick(
         &mut self,
         shape: Shape,
-        against: Against,
+        against: Baseline,
     ) -> Result<(Contender, Shape, Option<f64>), String> {
         Ok(match against {
-            Against::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
-            Against::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
-            Against::Naive => (Contender::Naive, shape, None),
-            Against::Speech(speech) => (Contender::Nearflash(speech), shape, None),
+            Baseline::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
+            Baseline::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
+            Baseline::Naive => (Contender::Naive, shape, None),
+            Baseline::BenchProtocol(speech) => (Contender::Nearflash(speech), shape, None),
         })
     }
 
     /// Returns the server under test, over protocol version 1 of `reflex`.
     fn subject(&mut self, shape: Shape) -> Result<Contender, String> {
-        self.speaking(Speech::Reflex1, shape)
+        self.speaking(BenchProtocol::Reflex1, shape)
     }
 
     /// Returns the server over a protocol, or the reference program that replaces the server for
     /// the comparison.
-    fn speaking(&mut self, speech: Speech, shape: Shape) -> Result<Contender, String> {
+    fn speaking(&mut self, speech: BenchProtocol, shape: Shape) -> Result<Contender, String> {
         Ok(match self.settings.stand_in {
             None => Contender::Nearflash(speech),
-            Some(StandIn::Naive) => Contender::Naive,
-            Some(StandIn::Ceiling) => Contender::Ceiling(self.ceiling(shape)?),
+            Some(Yardstick::Naive) => Contender::Naive,
+            Some(Yardstick::Ceiling) => Contender::Ceiling(self.ceiling(shape)?),
         })
     }
 
@@ -361,7 +388,8 @@ impl<'a> Rows<'a> {
         let mut best: Option<(f64, Ceiling)> = None;
         for way in Ceiling::ways(self.settings.quick) {
             let server = Contender::Ceiling(way).start(shape, &self.settings.link)?;
-            let rate = load::measure(self.settings, &server, Speech::Reflex1, shape, 1, None)?.rate;
+            let rate =
+                load::measure(self.settings, &server, BenchProtocol::Reflex1, shape, 1, None)?.rate;
             if best.is_none_or(|(most, _)| rate > most) {
                 best = Some((rate, way));
             }
@@ -394,10 +422,10 @@ impl<'a> Rows<'a> {
         &mut self,
         ours: (Contender, Shape, Option<f64>),
         theirs: (Contender, Shape, Option<f64>),
-    ) -> Result<(Side, Side), String> {
+    ) -> Result<(RowSide, RowSide), String> {
         let mut sides = (
-            Side { what: ours.0.name(), figures: Vec::new() },
-            Side { what: theirs.0.name(), figures: Vec::new() },
+            RowSide { what: ours.0.name(), figures: Vec::new() },
+            RowSide { what: theirs.0.name(), figures: Vec::new() },
         );
         for _ in 0..self.settings.repetitions {
             sides.0.figures.push(self.once(ours.0, ours.1, ours.2)?);
@@ -425,7 +453,7 @@ impl Contender {
     }
 }
 
-impl Side {
+impl RowSide {
     /// Returns the median over the repetitions of the quantity that `of` picks.
     pub(crate) fn median(&self, of: fn(&Figure) -> f64) -> f64 {
         let sorted = self.sorted(of);
@@ -445,7 +473,7 @@ impl Side {
     }
 }
 
-impl Measured {
+impl MeasuredRow {
     /// Returns `true` if the row's result meets its target.
     pub(crate) fn is_met(&self) -> bool {
         if self.at_least { self.result >= self.target } else { self.result <= self.target }

@@ -29,7 +29,7 @@ pub(crate) enum Op {
 
 /// The protocol between server and client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Speech {
+pub(crate) enum BenchProtocol {
     /// Protocol `reflex` version 1, the protocol of all yardsticks.
     Reflex1,
     /// Protocol `reflex` version 2.
@@ -66,14 +66,14 @@ pub(crate) struct Ceiling {
 /// A server to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
-    Nearflash(Speech),
+    Nearflash(BenchProtocol),
     Ceiling(Ceiling),
     Naive,
 }
 
 /// A yardstick that is measured in place of the server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StandIn {
+pub(crate) enum Yardstick {
     Ceiling,
     Naive,
 }
@@ -88,24 +88,24 @@ impl Op {
     }
 }
 
-impl Speech {
+impl BenchProtocol {
     /// Returns the name of a server with this protocol, for the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Speech::Reflex1 => "nearflash",
-            Speech::Reflex2 => "nearflash, reflex version 2",
-            Speech::Nvme => "nearflash, NVMe/TCP",
-            Speech::NvmeDigest => "nearflash, NVMe/TCP with data digests",
-            Speech::ReflexTls => "nearflash, reflex version 2 over TLS",
-            Speech::NvmeTls => "nearflash, NVMe/TCP over TLS",
+            BenchProtocol::Reflex1 => "nearflash",
+            BenchProtocol::Reflex2 => "nearflash, reflex version 2",
+            BenchProtocol::Nvme => "nearflash, NVMe/TCP",
+            BenchProtocol::NvmeDigest => "nearflash, NVMe/TCP with data digests",
+            BenchProtocol::ReflexTls => "nearflash, reflex version 2 over TLS",
+            BenchProtocol::NvmeTls => "nearflash, NVMe/TCP over TLS",
         }
     }
 
     fn scheme(self) -> &'static str {
         match self {
-            Speech::Reflex1 | Speech::Reflex2 => "reflex",
-            Speech::ReflexTls => "reflexs",
-            Speech::Nvme | Speech::NvmeDigest | Speech::NvmeTls => "nvme-tcp",
+            BenchProtocol::Reflex1 | BenchProtocol::Reflex2 => "reflex",
+            BenchProtocol::ReflexTls => "reflexs",
+            BenchProtocol::Nvme | BenchProtocol::NvmeDigest | BenchProtocol::NvmeTls => "nvme-tcp",
         }
     }
 
@@ -113,10 +113,10 @@ impl Speech {
     fn parameters(self) -> String {
         let path = |name| secrets::place(name).display().to_string();
         match self {
-            Speech::ReflexTls => {
+            BenchProtocol::ReflexTls => {
                 format!("?certificate={}&key={}", path("certificate.pem"), path("key.pem"))
             }
-            Speech::NvmeTls => "?tls=required".to_owned(),
+            BenchProtocol::NvmeTls => "?tls=required".to_owned(),
             _ => String::new(),
         }
     }
@@ -125,15 +125,17 @@ impl Speech {
     pub(crate) fn url(self, address: &str) -> String {
         let place = address.split_once("://").map_or(address, |(_, place)| place);
         let (scheme, rest) = match self {
-            Speech::Reflex1 => ("reflex", "?v=1".to_owned()),
-            Speech::Reflex2 => ("reflex", "?v=2".to_owned()),
-            Speech::Nvme => ("nvme-tcp", format!("/{}", subsystem())),
-            Speech::NvmeDigest => ("nvme-tcp", format!("/{}?digests=data", subsystem())),
-            Speech::ReflexTls => {
+            BenchProtocol::Reflex1 => ("reflex", "?v=1".to_owned()),
+            BenchProtocol::Reflex2 => ("reflex", "?v=2".to_owned()),
+            BenchProtocol::Nvme => ("nvme-tcp", format!("/{}", subsystem())),
+            BenchProtocol::NvmeDigest => ("nvme-tcp", format!("/{}?digests=data", subsystem())),
+            BenchProtocol::ReflexTls => {
                 let certificate = secrets::place("certificate.pem");
                 ("reflexs", format!("?v=2&ca={}", certificate.display()))
             }
-            Speech::NvmeTls => ("nvme-tcp", format!("/{}?host={}", subsystem(), secrets::HOST)),
+            BenchProtocol::NvmeTls => {
+                ("nvme-tcp", format!("/{}?host={}", subsystem(), secrets::HOST))
+            }
         };
         let place = place.split_once('?').map_or(place, |(place, _)| place);
         format!("{scheme}://{place}{rest}")
@@ -176,7 +178,7 @@ impl Contender {
                 command.args(["--admin", "none", "--cpus", SERVER_CPU]);
                 let (scheme, parameters) = (speech.scheme(), speech.parameters());
                 command.args(["--listen", &format!("{scheme}://{listen}{parameters}")]);
-                if speech == Speech::NvmeTls {
+                if speech == BenchProtocol::NvmeTls {
                     command.arg("--config").arg(secrets::place("host.toml"));
                 }
                 if matches!(link, Link::Veth(_)) {
@@ -204,10 +206,10 @@ impl Contender {
     }
 
     /// Returns the protocol that clients of the contender must speak.
-    pub(crate) fn speech(self) -> Speech {
+    pub(crate) fn speech(self) -> BenchProtocol {
         match self {
             Contender::Nearflash(speech) => speech,
-            Contender::Ceiling(_) | Contender::Naive => Speech::Reflex1,
+            Contender::Ceiling(_) | Contender::Naive => BenchProtocol::Reflex1,
         }
     }
 
@@ -244,14 +246,14 @@ mod tests {
 
     #[test]
     fn clients_speak_what_the_server_does() {
-        let url = |speech: Speech| speech.url("nvme-tcp://127.0.0.1:4420");
-        assert_eq!(url(Speech::Reflex1), "reflex://127.0.0.1:4420?v=1");
-        assert!(url(Speech::Nvme).starts_with("nvme-tcp://127.0.0.1:4420/nqn."));
-        assert!(url(Speech::NvmeDigest).ends_with("?digests=data"));
-        assert_eq!(Contender::Naive.speech(), Speech::Reflex1);
-        let secure = Speech::ReflexTls.url("reflexs://127.0.0.1:7420?certificate=a&key=b");
+        let url = |speech: BenchProtocol| speech.url("nvme-tcp://127.0.0.1:4420");
+        assert_eq!(url(BenchProtocol::Reflex1), "reflex://127.0.0.1:4420?v=1");
+        assert!(url(BenchProtocol::Nvme).starts_with("nvme-tcp://127.0.0.1:4420/nqn."));
+        assert!(url(BenchProtocol::NvmeDigest).ends_with("?digests=data"));
+        assert_eq!(Contender::Naive.speech(), BenchProtocol::Reflex1);
+        let secure = BenchProtocol::ReflexTls.url("reflexs://127.0.0.1:7420?certificate=a&key=b");
         assert!(secure.starts_with("reflexs://127.0.0.1:7420?v=2&ca=/"), "{secure}");
-        assert!(url(Speech::NvmeTls).ends_with(":bench"));
+        assert!(url(BenchProtocol::NvmeTls).ends_with(":bench"));
     }
 
     #[test]
@@ -263,7 +265,7 @@ mod tests {
             "ceiling --listen 127.0.0.1:81 --cpu 0 --interface epoll --op write \
              --block-size 4096 --send-cap 7 --socket-buffer 9"
         ));
-        let shown = process::show(&Contender::Nearflash(Speech::Reflex1).command(
+        let shown = process::show(&Contender::Nearflash(BenchProtocol::Reflex1).command(
             shape,
             &Link::Loopback,
             82,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::flash::FlashOptions;
 use super::link::Link;
 use super::packets::PacketsOptions;
-use super::servers::StandIn;
+use super::servers::Yardstick;
 
 /// The program that makes the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,7 +25,7 @@ pub(crate) enum Client {
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchOptions {
     #[command(subcommand)]
-    pub(crate) other: Option<Other>,
+    pub(crate) other: Option<OtherBench>,
     /// Measure only the rows whose names contain one of these. `ops`, alone or with names of tests,
     /// measures the cost of operating a server instead.
     pub(crate) rows: Vec<String>,
@@ -43,7 +43,7 @@ pub(crate) struct BenchOptions {
     pub(crate) client: Client,
     /// Measure this yardstick in the place of the server (to try the bench itself).
     #[arg(long, value_enum)]
-    pub(crate) stand_in: Option<StandIn>,
+    pub(crate) stand_in: Option<Yardstick>,
     /// Put a cable between two network namespaces in the place of loopback (as root).
     #[arg(long)]
     pub(crate) veth: bool,
@@ -54,7 +54,7 @@ pub(crate) struct BenchOptions {
 
 /// The measurements that have a table of their own.
 #[derive(Subcommand)]
-pub(crate) enum Other {
+pub(crate) enum OtherBench {
     /// Measure packets beside TCP between two network namespaces (as root)
     Packets(PacketsOptions),
     /// Measure flash translation and mounted file systems beside what they stand on
@@ -64,7 +64,7 @@ pub(crate) enum Other {
 /// The settings that all measurements of a run share.
 pub(crate) struct Settings {
     pub(crate) client: Client,
-    pub(crate) stand_in: Option<StandIn>,
+    pub(crate) stand_in: Option<Yardstick>,
     pub(crate) seconds: u64,
     pub(crate) repetitions: usize,
     pub(crate) quick: bool,

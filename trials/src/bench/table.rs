@@ -2,7 +2,7 @@
 
 use super::load::Figure;
 use super::machine::Machine;
-use super::rows::{Measured, Side};
+use super::rows::{MeasuredRow, RowSide};
 
 /// The share of the time that a server must be busy for its figure to count. Below it, the server
 /// waited for its client.
@@ -26,7 +26,7 @@ const HEADINGS: [&str; 10] = [
 ];
 
 /// Returns the measured rows as a Markdown table that is also readable as plain text.
-pub(crate) fn markdown(rows: &[Measured]) -> String {
+pub(crate) fn markdown(rows: &[MeasuredRow]) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
     let widths: Vec<usize> = (0..HEADINGS.len())
@@ -58,7 +58,7 @@ pub(crate) fn document(machine: &Machine, table: &str, commands: &str) -> String
     )
 }
 
-fn cells(row: &Measured) -> Vec<String> {
+fn cells(row: &MeasuredRow) -> Vec<String> {
     let sign = if row.at_least { "≥" } else { "≤" };
     let result = if row.result.abs() < 100.0 {
         format!("{:.2}", row.result)
@@ -85,7 +85,7 @@ fn cells(row: &Measured) -> Vec<String> {
     ]
 }
 
-fn verdict(row: &Measured) -> String {
+fn verdict(row: &MeasuredRow) -> String {
     let sides = [Some(&row.ours), row.theirs.as_ref()];
     let disturbed =
         sides.iter().flatten().any(|side| side.median(|figure| figure.others_busy) > OTHERS_MAX);
@@ -99,18 +99,18 @@ fn verdict(row: &Measured) -> String {
     format!("{met}{but}")
 }
 
-fn nanos(side: &Side) -> String {
+fn nanos(side: &RowSide) -> String {
     format!("{:.0}", side.median(|figure| figure.server_nanos))
 }
 
-fn shares(side: &Side) -> String {
+fn shares(side: &RowSide) -> String {
     let server = side.median(|figure| figure.server_busy) * 100.0;
     let client = side.median(|figure| figure.client_busy) * 100.0;
     let others = side.median(|figure| figure.others_busy) * 100.0;
     format!("{server:.0}, {client:.0}, {others:.0} %")
 }
 
-fn range(side: &Side, of: fn(&Figure) -> f64) -> String {
+fn range(side: &RowSide, of: fn(&Figure) -> f64) -> String {
     let sorted = side.sorted(of);
     let (least, most) = (sorted.first().copied(), sorted.last().copied());
     let short = |value: f64| {
@@ -130,19 +130,19 @@ fn range(side: &Side, of: fn(&Figure) -> f64) -> String {
 mod tests {
     use super::*;
 
-    fn side(what: &str, rates: &[f64], server_busy: f64) -> Side {
+    fn side(what: &str, rates: &[f64], server_busy: f64) -> RowSide {
         let figure = |rate: &f64| Figure { rate: *rate, server_busy, ..Figure::default() };
-        Side { what: what.to_owned(), figures: rates.iter().map(figure).collect() }
+        RowSide { what: what.to_owned(), figures: rates.iter().map(figure).collect() }
     }
 
-    fn row(ours: f64, server_busy: f64) -> Measured {
+    fn row(ours: f64, server_busy: f64) -> MeasuredRow {
         let of = |figure: &Figure| figure.rate;
         let ours = side("nearflash", &[ours * 1e6, 1e6, 3e6], server_busy);
         let theirs = side("ceiling", &[3e6, 4e6, 5e6], 1.0);
         let result = ours.median(of) / theirs.median(of);
         let (name, unit, theirs) = ("row", "requests/s", Some(theirs));
         let (target, at_least, is_rate) = (0.5, true, true);
-        Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate }
+        MeasuredRow { name, unit, of, ours, theirs, result, target, at_least, is_rate }
     }
 
     #[test]

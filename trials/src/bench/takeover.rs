@@ -238,7 +238,7 @@ impl Round {
 
 /// The outcome of a take-over under a load over packets, whose client dials again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Redialled {
+pub(super) struct RedialResult {
     /// The longest latency that the client saw, in milliseconds: the longest pause.
     pub(super) longest_ms: f64,
     /// The number of requests, and of those that failed or returned wrong data.
@@ -251,12 +251,12 @@ pub(super) fn over_packets(
     program: &Path,
     (connections, associations): (usize, usize),
     seconds: u64,
-) -> Result<Redialled, String> {
+) -> Result<RedialResult, String> {
     let crowd = Crowd::Packets { connections, associations };
     let pace = Pace { warmup: 1, seconds, upgrade: Some(1 + seconds / 2) };
     let round = measure(Subject::FILE, pace, crowd, program, None)?;
     let Round { client_max_ms: longest_ms, requests, wrong, .. } = round;
-    Ok(Redialled { longest_ms, requests, wrong })
+    Ok(RedialResult { longest_ms, requests, wrong })
 }
 
 /// Runs one take-over under a load that verifies its data, and fails unless all connections moved
@@ -394,7 +394,8 @@ fn measure_in(
 fn parse(crowd: Crowd, line: &str, json: &Value, notes: &str) -> Result<Round, String> {
     let words = line.split(|c: char| !c.is_ascii_digit());
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
-    // … 1000 connections in 91 ms (… at most 1 µs, 99 of 100 for 2 µs, the longest for 3 µs); 0 end …
+    // … 1000 connections in 91 ms (… at most 1 µs, 99 of 100 for 2 µs, the longest for 3 µs); 0 end
+    // …
     let [connections, total_ms, p50, _, _, p99, max, left] = numbers[..] else {
         return Err(format!("no such line was expected: {line}"));
     };

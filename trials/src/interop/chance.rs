@@ -1,11 +1,11 @@
 //! Repeatable random numbers: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
 /// A generator of random numbers. Equal seeds give equal sequences.
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
-        Chance(seed)
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed)
     }
 
     /// Returns the next random number of 64 bits.

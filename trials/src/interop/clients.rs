@@ -13,7 +13,7 @@ mod counter;
 mod report;
 
 use super::{Context, Verdict};
-use bed::Bed;
+use bed::GuestSetup;
 use client::{Client, DEPTHS};
 use report::Report;
 use xtask::needs::{self, Need};
@@ -38,7 +38,7 @@ pub(super) fn instructions(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
     }
-    let mut bed = Bed::start(context)?;
+    let mut bed = GuestSetup::start(context)?;
     println!("    while a load waits: {}", bed.idle());
     let mut report = Report::default();
     for depth in DEPTHS {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use super::chance::Chance;
+use super::chance::Rng;
 
 const SECTOR: usize = 512;
 
@@ -76,7 +76,7 @@ impl VolatileDisk {
 
     /// Waits for the emulator's end and cuts the power: each cached sector reaches the media with a
     /// chance of `survive` percent. Returns the number of sectors that were lost.
-    pub(crate) fn lose_power(&mut self, survive: u64, chance: &mut Chance) -> usize {
+    pub(crate) fn lose_power(&mut self, survive: u64, chance: &mut Rng) -> usize {
         self.detach();
         let state = &mut *self.state();
         let mut lost = 0;
@@ -299,7 +299,7 @@ mod tests {
         state(&disk).write(4096, &[2; 4096], true);
         state(&disk).write(8192, &[3; 65536], false);
         assert_eq!(state(&disk).read(8192 + 512, 512), [3; 512]);
-        let lost = disk.lose_power(50, &mut Chance::new(1));
+        let lost = disk.lose_power(50, &mut Rng::new(1));
         assert!((20..108).contains(&lost), "{lost} of 128");
         assert_eq!(state(&disk).read(0, 4096), [1; 4096]);
         assert_eq!(state(&disk).read(4096, 4096), [2; 4096]);
@@ -312,7 +312,7 @@ mod tests {
         let mut disk = VolatileDisk::new(1 << 20, false);
         state(&disk).write(0, &[1; 512], false);
         state(&disk).write(0, &[2; 512], true);
-        disk.lose_power(100, &mut Chance::new(1));
+        disk.lose_power(100, &mut Rng::new(1));
         assert_eq!(state(&disk).read(0, 512), [2; 512]);
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let mut disk = VolatileDisk::new(1 << 20, true);
         state(&disk).write(0, &[1; 512], true);
         state(&disk).flush();
-        assert_eq!(disk.lose_power(0, &mut Chance::new(1)), 1);
+        assert_eq!(disk.lose_power(0, &mut Rng::new(1)), 1);
         assert_eq!(state(&disk).read(0, 512), [0; 512]);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::built::{self, target_folder};
-use super::chance::Chance;
+use super::chance::Rng;
 use super::context::{Context, Verdict};
 use super::kill_server;
 use super::port::free_port;
@@ -146,7 +146,7 @@ fn runs(fio: &Fio, volume: &Path) -> Result<Verdict, String> {
     for words in VERIFIED {
         succeed(&mut fio.command(port, &[words, VERIFY]))?;
     }
-    let mut chance = Chance::new(context.seed ^ 77);
+    let mut chance = Rng::new(context.seed ^ 77);
     let mut hits = 0;
     for _ in 0..KILLS {
         let begun = context.folder.join(BEGUN);

@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use wire::reflex_v2::Opcode;
 use xtask::shell;
 
-use super::chance::Chance;
+use super::chance::Rng;
 use super::context::{Context, Verdict};
-use super::kill_server::{Report, Running, in_memory};
+use super::kill_server::{Report, RunningLoad, in_memory};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Mix, Promise, survey};
+use super::load::{DurabilityPromise, Load, Mix, survey};
 use super::port::free_port;
 use super::reflex::{Connection, Request};
 use crate::bench::process::Server;
@@ -56,15 +56,15 @@ fn take_over(context: &Context, crowd: Crowd) -> Result<Verdict, String> {
     check(&context.nearflash, &context.folder, crowd).map(Verdict::Passed)
 }
 
-/// Tests the take-over of a server with a volume of flash translation: several in a row under a load
-/// that verifies its reads, and then some in whose middle the older or the newer process is killed,
-/// after which every acknowledged change must be there.
+/// Tests the take-over of a server with a volume of flash translation: several in a row under a
+/// load that verifies its reads, and then some in whose middle the older or the newer process is
+/// killed, after which every acknowledged change must be there.
 pub(super) fn volume(context: &Context) -> Result<Verdict, String> {
-    in_memory(|folder| Trial::begin(context, folder)?.run(context.quick, context.seed))
+    in_memory(|folder| HandOverTrial::begin(context, folder)?.run(context.quick, context.seed))
 }
 
 /// A server with a volume of flash translation.
-struct Trial<'a> {
+struct HandOverTrial<'a> {
     program: &'a Path,
     folder: &'a Path,
     device: String,
@@ -72,8 +72,8 @@ struct Trial<'a> {
     server: Server,
 }
 
-impl<'a> Trial<'a> {
-    fn begin(context: &'a Context, folder: &'a Path) -> Result<Trial<'a>, String> {
+impl<'a> HandOverTrial<'a> {
+    fn begin(context: &'a Context, folder: &'a Path) -> Result<HandOverTrial<'a>, String> {
         let device = format!("ftl:file:{}", folder.join("volume").display());
         let program = context.nearflash.as_path();
         let mut create = Command::new(program);
@@ -81,12 +81,12 @@ impl<'a> Trial<'a> {
         shell::show(create.args(["ftl", "create", &sizes]))?;
         let port = free_port()?;
         let server = Server::start(&mut serve(program, folder, &device, port))?;
-        Ok(Trial { program, folder, device, port, server })
+        Ok(HandOverTrial { program, folder, device, port, server })
     }
 
     fn run(mut self, quick: bool, seed: u64) -> Result<Verdict, String> {
         let (takeovers, kills) = if quick { (3, 4) } else { (10, 20) };
-        let mut chance = Chance::new(seed ^ 77);
+        let mut chance = Rng::new(seed ^ 77);
         let report = self.take_over(takeovers, seed, &mut chance)?;
         let across = self.kill_under_verifying(kills, seed, &mut chance)?;
         let (kept, unanswered) = self.kill(kills, &mut chance)?;
@@ -108,7 +108,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Has new processes take over under a load that verifies its reads.
-    fn take_over(&mut self, times: u32, seed: u64, chance: &mut Chance) -> Result<Report, String> {
+    fn take_over(&mut self, times: u32, seed: u64, chance: &mut Rng) -> Result<Report, String> {
         let load = self.verifying(seed)?;
         for _ in 0..times {
             thread::sleep(Duration::from_millis(300 + chance.below(400)));
@@ -123,12 +123,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Starts a load that verifies its reads.
-    fn verifying(&self, seed: u64) -> Result<Running, String> {
+    fn verifying(&self, seed: u64) -> Result<RunningLoad, String> {
         let mut load = Command::new(self.program);
         load.args(["bench", &format!("reflex://{}", self.address()), "--verify", "--json"]);
         load.args(["--read-percent", "50", "--connections", "4", "--queue-depth", "8"]);
         load.args(["--seconds", "600", "--warmup", "0", "--seed", &seed.to_string()]);
-        Running::start(&mut load)
+        RunningLoad::start(&mut load)
     }
 
     /// Kills the older and the newer process of take-overs in turns, under a load that verifies its
@@ -137,7 +137,7 @@ impl<'a> Trial<'a> {
         &mut self,
         times: u32,
         seed: u64,
-        chance: &mut Chance,
+        chance: &mut Rng,
     ) -> Result<Report, String> {
         let load = self.verifying(seed + 1)?;
         for n in 0..times {
@@ -155,7 +155,7 @@ impl<'a> Trial<'a> {
     /// Kills the older and the newer process of take-overs in turns, under a client that keeps a
     /// ledger, and compares all blocks after each. Returns the numbers of acknowledged changes, and
     /// of requests that were in flight.
-    fn kill(&mut self, times: u32, chance: &mut Chance) -> Result<(u64, u64), String> {
+    fn kill(&mut self, times: u32, chance: &mut Rng) -> Result<(u64, u64), String> {
         let mut ledger = Ledger::new(77 << 40, LEDGER_BYTES / BLOCK);
         self.zero()?;
         let (mut kept, mut unanswered) = (0, 0);
@@ -167,7 +167,7 @@ impl<'a> Trial<'a> {
                 connection: &mut connection,
                 ledger: &mut ledger,
                 chance,
-                promise: Promise::All,
+                promise: DurabilityPromise::All,
                 mix: Mix::Both,
             };
             let (counts, outcome) = thread::scope(|scope| {

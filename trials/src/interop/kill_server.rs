@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-use super::chance::Chance;
+use super::chance::Rng;
 use super::context::{Context, Verdict};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Mix, Promise, survey};
+use super::load::{DurabilityPromise, Load, Mix, survey};
 use super::port::{far_ends, free_port};
 use super::reflex::Connection;
 use crate::bench::process::{STOP, Server};
@@ -50,13 +50,13 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Report {
     pub(super) errors: u64,
     pub(super) verify_failures: u64,
-    pub(super) read: Side,
-    pub(super) write: Side,
+    pub(super) read: OperationFigures,
+    pub(super) write: OperationFigures,
 }
 
 /// The figures of reads, or of writes, in a [`Report`].
 #[derive(Debug, Deserialize)]
-pub(super) struct Side {
+pub(super) struct OperationFigures {
     pub(super) count: u64,
 }
 
@@ -125,8 +125,8 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     killed(context, &device, VOLUME_BYTES / BLOCK, 700)
 }
 
-/// Kills a server of a volume of flash translation, as [`ledger`] does. The volume is small, so that
-/// its collector is at work when the server dies.
+/// Kills a server of a volume of flash translation, as [`ledger`] does. The volume is small, so
+/// that its collector is at work when the server dies.
 pub(super) fn translated(context: &Context) -> Result<Verdict, String> {
     let volume = context.folder.join("volume");
     let device = format!("ftl:file:{}", volume.display());
@@ -161,7 +161,7 @@ fn across_kills_of_a_volume(context: &Context, folder: &Path) -> Result<Verdict,
 /// the first `blocks` blocks after each kill.
 fn killed(context: &Context, device: &str, blocks: usize, most: u64) -> Result<Verdict, String> {
     let mut ledger = Ledger::new(55 << 40, blocks);
-    let mut chance = Chance::new(context.seed ^ 55);
+    let mut chance = Rng::new(context.seed ^ 55);
     let (mut kept, mut unanswered) = (0, 0);
     let kills = context.kills.unwrap_or(if context.quick { 4 } else { 8 });
     let started = Instant::now();
@@ -180,7 +180,7 @@ fn killed(context: &Context, device: &str, blocks: usize, most: u64) -> Result<V
             connection: &mut connection,
             ledger: &mut ledger,
             chance: &mut chance,
-            promise: Promise::All,
+            promise: DurabilityPromise::All,
             mix: Mix::Both,
         };
         let counts = load.until(time, || drop(server))?;
@@ -221,14 +221,14 @@ pub(super) fn in_memory(
 }
 
 /// A load that runs until its standard input is closed, and whose output is read meanwhile.
-pub(super) struct Running {
+pub(super) struct RunningLoad {
     id: u32,
     input: Option<ChildStdin>,
     output: Receiver<std::io::Result<Output>>,
 }
 
-impl Running {
-    pub(super) fn start(command: &mut Command) -> Result<Running, String> {
+impl RunningLoad {
+    pub(super) fn start(command: &mut Command) -> Result<RunningLoad, String> {
         command.env(STOP, "").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("the load: {error}"))?;
         let (id, input) = (child.id(), child.stdin.take());
@@ -237,7 +237,7 @@ impl Running {
             // The other end is gone only when the time limit has passed.
             let _unheard = sender.send(child.wait_with_output());
         });
-        Ok(Running { id, input, output })
+        Ok(RunningLoad { id, input, output })
     }
 
     /// Ends the load, and returns its output. Kills it after a time limit.
@@ -263,9 +263,9 @@ fn bench_on(context: &Context, device: &str, kills: u32) -> Result<Verdict, Stri
     let connections = CONNECTIONS.to_string();
     command.args(["--read-percent", "50", "--connections", &connections, "--queue-depth", "8"]);
     command.args(["--seconds", "600", "--warmup", "0", "--seed", &context.seed.to_string()]);
-    let load = Running::start(&mut command)?;
+    let load = RunningLoad::start(&mut command)?;
     let mut old = BTreeSet::new();
-    let mut chance = Chance::new(context.seed ^ 66);
+    let mut chance = Rng::new(context.seed ^ 66);
     let started = Instant::now();
     for _ in 0..kills {
         thread::sleep(Duration::from_millis(1200 + chance.below(800)));

@@ -4,7 +4,7 @@
 //! change. After a crash the block may hold any of these, and nothing older. Changes to one block
 //! are made one after the other.
 
-use super::chance::Chance;
+use super::chance::Rng;
 
 /// The size of a block of the ledger, in bytes.
 pub(super) const BLOCK: usize = 4096;
@@ -111,7 +111,7 @@ impl Ledger {
     pub(super) fn fill(&self, block: usize, generation: u32, bytes: &mut [u8]) {
         for (number, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
             let place = (block * (BLOCK / SECTOR) + number) as u64;
-            let mut filler = Chance::new(self.run ^ place << 32 ^ u64::from(generation));
+            let mut filler = Rng::new(self.run ^ place << 32 ^ u64::from(generation));
             for piece in sector.chunks_exact_mut(8) {
                 piece.copy_from_slice(&filler.number().to_le_bytes());
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::reflex_v2::Opcode;
 
-use super::chance::Chance;
+use super::chance::Rng;
 use super::ledger::{BLOCK, Contents, Ledger};
 use super::reflex::{Connection, Reply, Request};
 
@@ -24,8 +24,8 @@ const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 /// The status of a request that the server did not carry out, and that may be sent again.
 const RETRY: u16 = 14;
 
-/// The longest that a server may stay silent with requests in flight: longer than a flush takes on a
-/// disk that others keep busy.
+/// The longest that a server may stay silent with requests in flight: longer than a flush takes on
+/// a disk that others keep busy.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 /// The number of blocks of one read when the volume is checked.
@@ -39,7 +39,7 @@ const TOLD_OF_BLOCK_MAX: usize = 2;
 
 /// The acknowledgements after which a change must survive the failure of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Promise {
+pub(super) enum DurabilityPromise {
     /// Acknowledged writes with forced unit access, and writes acknowledged before a flush: the
     /// power may fail.
     Durable,
@@ -63,8 +63,8 @@ pub(super) enum Mix {
 pub(super) struct Load<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) ledger: &'a mut Ledger,
-    pub(super) chance: &'a mut Chance,
-    pub(super) promise: Promise,
+    pub(super) chance: &'a mut Rng,
+    pub(super) promise: DurabilityPromise,
     pub(super) mix: Mix,
 }
 
@@ -95,8 +95,8 @@ impl Counts {
 }
 
 impl Load<'_> {
-    /// Runs the load until its counts cover its mix and then for `time`, calls `happen`, which makes
-    /// the server fail, and goes on receiving until the connection ends.
+    /// Runs the load until its counts cover its mix and then for `time`, calls `happen`, which
+    /// makes the server fail, and goes on receiving until the connection ends.
     pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
@@ -117,8 +117,8 @@ impl Load<'_> {
                 // A random pause of a random magnitude, so that the failure meets the requests at
                 // different stages in the server. An emulated server is slower.
                 let scales = match self.promise {
-                    Promise::Durable => [30, 300, 3000, 30_000],
-                    Promise::All => [1, 1, 10, 100],
+                    DurabilityPromise::Durable => [30, 300, 3000, 30_000],
+                    DurabilityPromise::All => [1, 1, 10, 100],
                 };
                 let scale = scales[self.chance.below(4) as usize];
                 std::thread::sleep(Duration::from_micros(self.chance.below(scale)));
@@ -260,7 +260,7 @@ impl Load<'_> {
                 self.ledger.flushed(mark);
             }
             Pending::Change { first, count, generation, forced, contents } => {
-                let kept = forced || self.promise == Promise::All;
+                let kept = forced || self.promise == DurabilityPromise::All;
                 self.ledger.acknowledge(first, count, generation, kept);
                 match (forced, contents) {
                     (true, _) => counts.forced += 1,

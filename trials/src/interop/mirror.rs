@@ -64,7 +64,7 @@ mdadm --stop /dev/md0
 ";
 
 /// A server that has one half of the mirror.
-struct Half {
+struct MirrorServer {
     program: PathBuf,
     config: PathBuf,
     nqn: String,
@@ -72,8 +72,8 @@ struct Half {
     server: Option<Server>,
 }
 
-impl Half {
-    fn new(context: &Context, name: &str) -> Result<Half, String> {
+impl MirrorServer {
+    fn new(context: &Context, name: &str) -> Result<MirrorServer, String> {
         let port = free_port()?;
         let nqn = format!("nqn.2026-11.io.nearflash:mirror-{name}");
         let config = context.folder.join(format!("{name}.toml"));
@@ -86,7 +86,7 @@ impl Half {
         );
         fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
         let program = context.nearflash.clone();
-        let mut half = Half { program, config, nqn, port, server: None };
+        let mut half = MirrorServer { program, config, nqn, port, server: None };
         half.start()?;
         Ok(half)
     }
@@ -121,7 +121,7 @@ impl Half {
     /// Returns the guest's command that connects this half as the guide does, and waits for the
     /// device: in an emulated machine it may appear later than the program waits for it.
     fn connect(&self, number: u32) -> String {
-        let Half { program, nqn, port, .. } = self;
+        let MirrorServer { program, nqn, port, .. } = self;
         let (program, controller) = (program.display(), format!("/sys/class/nvme/nvme{number}"));
         format!(
             "{program} connect nvme-tcp://{HOST}:{port}/{nqn} --run --fail-after 5\n\
@@ -136,8 +136,8 @@ pub(super) fn two_servers(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
     }
-    let mut first = Half::new(context, "first")?;
-    let mut second = Half::new(context, "second")?;
+    let mut first = MirrorServer::new(context, "first")?;
+    let mut second = MirrorServer::new(context, "second")?;
     let (qemu, kernel) = context.tools()?;
     let mut guest = context.standby.take(qemu, kernel)?;
     guest.must("modprobe -a nvme-tcp raid1 && dmesg --clear", SOON)?;

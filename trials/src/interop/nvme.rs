@@ -17,5 +17,5 @@ pub(super) mod upgrade;
 pub(super) mod verify;
 
 use super::guest::{LATER, SOON};
-use pair::{Pair, provide};
+use pair::{HostAndServer, provide};
 use target::{NQN, Plan};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::chance::Chance;
+use super::chance::Rng;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::kill_server::Report;
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Mix, Promise, survey};
+use super::load::{DurabilityPromise, Load, Mix, survey};
 use super::port::free_port;
 use super::power_cut::await_device;
 use super::reflex::Connection;
@@ -71,12 +71,12 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     guest.serve(&serve, SOON)?;
     let mut connection = Connection::open(&format!("127.0.0.1:{port}"), SOON)?;
     let mut ledger = Ledger::new(77 << 40, VOLUME_BYTES / BLOCK);
-    let mut chance = Chance::new(context.seed ^ 77);
+    let mut chance = Rng::new(context.seed ^ 77);
     let load = Load {
         connection: &mut connection,
         ledger: &mut ledger,
         chance: &mut chance,
-        promise: Promise::All,
+        promise: DurabilityPromise::All,
         mix: Mix::Both,
     };
     let counts = load.for_time(Duration::from_secs(3))?;

@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::chance::Chance;
+use super::chance::Rng;
 use super::disk::VolatileDisk;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Mix, Promise, Survey, survey};
+use super::load::{DurabilityPromise, Load, Mix, Survey, survey};
 use super::port::free_port;
 use super::reflex::Connection;
 use super::{Context, Verdict};
@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The kind of volume on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum VolumeKind {
     /// A new sparse file on ext4, whose metadata changes with almost every write.
     Sparse,
     /// A file whose space is allocated and was never written.
@@ -37,38 +37,38 @@ enum Place {
 }
 
 /// A disk with a volume, whose power is cut several times.
-struct Trial<'a> {
+struct PowerCutTrial<'a> {
     context: &'a Context,
-    place: Place,
+    place: VolumeKind,
     controller: Controller,
     disk: VolatileDisk,
     ledger: Ledger,
-    chance: Chance,
+    chance: Rng,
     lost_unpromised: u64,
 }
 
 pub(super) fn sparse(context: &Context) -> Result<Verdict, String> {
-    honest(context, Place::Sparse, Controller::Virtio, 11)
+    honest(context, VolumeKind::Sparse, Controller::Virtio, 11)
 }
 
 pub(super) fn preallocated(context: &Context) -> Result<Verdict, String> {
-    honest(context, Place::Preallocated, Controller::Virtio, 22)
+    honest(context, VolumeKind::Preallocated, Controller::Virtio, 22)
 }
 
 pub(super) fn raw(context: &Context) -> Result<Verdict, String> {
-    honest(context, Place::Raw, Controller::Virtio, 33)
+    honest(context, VolumeKind::Raw, Controller::Virtio, 33)
 }
 
 /// Cuts the power of a disk without a cache, which can lose only what is in the guest's memory: for
 /// a sparse file, the metadata that says where its data lies.
 pub(super) fn nvme(context: &Context) -> Result<Verdict, String> {
-    honest(context, Place::Sparse, Controller::Nvme, 44)
+    honest(context, VolumeKind::Sparse, Controller::Nvme, 44)
 }
 
 /// Checks the checker: a disk that acknowledges flushes without doing them must be seen to break
 /// promises.
 pub(super) fn lying_disk(context: &Context) -> Result<Verdict, String> {
-    let mut trial = Trial::new(context, Place::Raw, Controller::Virtio, true, 55);
+    let mut trial = PowerCutTrial::new(context, VolumeKind::Raw, Controller::Virtio, true, 55);
     trial.cut_once(0)?;
     let found = trial.look(1)?;
     match found.wrong {
@@ -79,11 +79,11 @@ pub(super) fn lying_disk(context: &Context) -> Result<Verdict, String> {
 
 fn honest(
     context: &Context,
-    place: Place,
+    place: VolumeKind,
     controller: Controller,
     seed: u64,
 ) -> Result<Verdict, String> {
-    let mut trial = Trial::new(context, place, controller, false, context.seed ^ seed);
+    let mut trial = PowerCutTrial::new(context, place, controller, false, context.seed ^ seed);
     let cuts = if context.quick { 1 } else { 3 };
     let outcome = trial.cut_often(cuts);
     if outcome.is_err() {
@@ -98,21 +98,21 @@ fn honest(
     Ok(Verdict::Passed(format!("{cuts} cuts: {lost} unpromised changes lost, no promised one")))
 }
 
-impl<'a> Trial<'a> {
+impl<'a> PowerCutTrial<'a> {
     fn new(
         context: &'a Context,
-        place: Place,
+        place: VolumeKind,
         controller: Controller,
         lies: bool,
         seed: u64,
     ) -> Self {
-        Trial {
+        PowerCutTrial {
             context,
             place,
             controller,
             disk: VolatileDisk::new(DISK_BYTES, lies),
             ledger: Ledger::new(seed << 40, VOLUME_BYTES / BLOCK),
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             lost_unpromised: 0,
         }
     }
@@ -138,7 +138,7 @@ impl<'a> Trial<'a> {
             connection: &mut connection,
             ledger: &mut self.ledger,
             chance: &mut self.chance,
-            promise: Promise::Durable,
+            promise: DurabilityPromise::Durable,
             mix,
         };
         let counts = load.until(time, || guest.cut())?;
@@ -194,7 +194,7 @@ impl<'a> Trial<'a> {
             Controller::Virtio => "/dev/vda",
         };
         guest.must(&await_device(device), SOON)?;
-        if self.place == Place::Raw {
+        if self.place == VolumeKind::Raw {
             return Ok(device.to_owned());
         }
         if is_first {
@@ -202,7 +202,7 @@ impl<'a> Trial<'a> {
         }
         let mount = format!("mkdir -p /mnt/disk && mount -t ext4 {device} /mnt/disk");
         guest.must(&mount, SOON)?;
-        if is_first && self.place == Place::Preallocated {
+        if is_first && self.place == VolumeKind::Preallocated {
             let allocate = format!("fallocate -l {VOLUME_BYTES} /mnt/disk/volume && sync");
             guest.must(&allocate, SOON)?;
         }

@@ -1,6 +1,6 @@
-//! The kernel's accounts of the server's workers, of a probe and of the threads that deliver packets
-//! when a processor has much to do: the time for which they could have run and did not, because
-//! other work had the processors.
+//! The kernel's accounts of the server's workers, of a probe and of the threads that deliver
+//! packets when a processor has much to do: the time for which they could have run and did not,
+//! because other work had the processors.
 //!
 //! A read that was late for this says nothing about the server. The attackers' own processor time
 //! is other work, too: attackers have machines of their own.
@@ -16,30 +16,30 @@ const BEGIN: Duration = Duration::from_micros(50);
 /// The account of a thread: its processor time, its waits for a processor, and the number of times
 /// that it began to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waits {
+pub(crate) struct ThreadTimes {
     pub(crate) ran: Duration,
     waited: Duration,
     runs: u32,
 }
 
-impl Waits {
+impl ThreadTimes {
     /// Reads a file `schedstat` of `/proc`. Of a thread that has ended, returns zeroes.
-    pub(crate) fn read(file: &File) -> Waits {
+    pub(crate) fn read(file: &File) -> ThreadTimes {
         let mut text = [0; 64];
         let length = file.read_at(&mut text, 0).unwrap_or(0);
-        std::str::from_utf8(&text[..length]).ok().and_then(Waits::parse).unwrap_or_default()
+        std::str::from_utf8(&text[..length]).ok().and_then(ThreadTimes::parse).unwrap_or_default()
     }
 
-    fn parse(text: &str) -> Option<Waits> {
+    fn parse(text: &str) -> Option<ThreadTimes> {
         let mut numbers = text.split_whitespace();
         let mut time = || numbers.next()?.parse().ok().map(Duration::from_nanos);
         let (ran, waited) = (time()?, time()?);
         let runs: u64 = numbers.next()?.parse().ok()?;
-        Some(Waits { ran, waited, runs: runs as u32 })
+        Some(ThreadTimes { ran, waited, runs: runs as u32 })
     }
 
     /// Returns the time since `earlier` for which the thread waited because others ran.
-    pub(crate) fn taken_since(&self, earlier: &Waits) -> Duration {
+    pub(crate) fn taken_since(&self, earlier: &ThreadTimes) -> Duration {
         let waited = self.waited.saturating_sub(earlier.waited);
         waited.saturating_sub(BEGIN.saturating_mul(self.runs.wrapping_sub(earlier.runs)))
     }
@@ -56,9 +56,9 @@ pub(super) struct Accounts {
 /// The figures of all accounts at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
-    workers: Vec<Waits>,
-    kernel: Vec<Waits>,
-    own: Waits,
+    workers: Vec<ThreadTimes>,
+    kernel: Vec<ThreadTimes>,
+    own: ThreadTimes,
 }
 
 impl Accounts {
@@ -79,8 +79,8 @@ impl Accounts {
     }
 
     pub(super) fn read(&self) -> Reading {
-        let own = self.own.as_ref().map(Waits::read).unwrap_or_default();
-        let all = |files: &[File]| files.iter().map(Waits::read).collect();
+        let own = self.own.as_ref().map(ThreadTimes::read).unwrap_or_default();
+        let all = |files: &[File]| files.iter().map(ThreadTimes::read).collect();
         Reading { workers: all(&self.workers), kernel: all(&self.kernel), own }
     }
 }
@@ -89,7 +89,7 @@ impl Reading {
     /// Returns the time since `earlier` that was taken from a request: from the probe, from the
     /// worker from which most was taken, and from such a thread of the kernel.
     pub(super) fn taken_since(&self, earlier: &Reading) -> Duration {
-        let most = |now: &[Waits], then: &[Waits]| {
+        let most = |now: &[ThreadTimes], then: &[ThreadTimes]| {
             let pairs = now.iter().zip(then);
             pairs.map(|(now, then)| now.taken_since(then)).max().unwrap_or_default()
         };
@@ -124,15 +124,15 @@ pub(crate) fn named(folder: &str, beginning: &str) -> Result<Vec<File>, String> 
 mod tests {
     use super::*;
 
-    fn waits(waited_us: u64, runs: u32) -> Waits {
-        Waits { ran: Duration::ZERO, waited: Duration::from_micros(waited_us), runs }
+    fn waits(waited_us: u64, runs: u32) -> ThreadTimes {
+        ThreadTimes { ran: Duration::ZERO, waited: Duration::from_micros(waited_us), runs }
     }
 
     #[test]
     fn accounts_are_read_as_the_kernel_writes_them() {
-        let read = Waits::parse("918 4200000 3\n").unwrap();
-        assert_eq!(read, Waits { ran: Duration::from_nanos(918), ..waits(4200, 3) });
-        assert_eq!(Waits::parse("918 4200"), None);
+        let read = ThreadTimes::parse("918 4200000 3\n").unwrap();
+        assert_eq!(read, ThreadTimes { ran: Duration::from_nanos(918), ..waits(4200, 3) });
+        assert_eq!(ThreadTimes::parse("918 4200"), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use wire::nvme_tcp::{CommandHead, CommonHeader, InitRequest, PduType};
 use wire::{reflex_v1, reflex_v2};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::interop::chance::Chance;
+use crate::interop::chance::Rng;
 
 /// The blocks of 512 bytes of a large request: 1 MiB.
 const LARGE_BLOCKS: u32 = 2048;
@@ -89,7 +89,7 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(seed: u64) -> Script {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let mut hello = reflex_v2::HelloHead::new_zeroed();
         hello.magic = reflex_v2::MAGIC;
         hello.version_min = reflex_v2::VERSION.into();
@@ -115,8 +115,8 @@ impl Script {
         }
     }
 
-    /// Returns the bytes that a connection with the strategy `attack` sends first. `draw` is a random
-    /// number.
+    /// Returns the bytes that a connection with the strategy `attack` sends first. `draw` is a
+    /// random number.
     pub(super) fn opening(&self, attack: AttackKind, draw: u64) -> &[u8] {
         match attack {
             AttackKind::HalfPayload => &self.half_payload,
@@ -137,14 +137,14 @@ impl Script {
         if attack == AttackKind::Unread { &self.reads } else { &[] }
     }
 
-    /// Returns the byte of a hello that [`AttackKind::Slow`] sends after `sent` others; `None` behind the
-    /// last.
+    /// Returns the byte of a hello that [`AttackKind::Slow`] sends after `sent` others; `None`
+    /// behind the last.
     pub(super) fn drop(&self, sent: usize) -> Option<&[u8]> {
         self.hello.get(sent..=sent)
     }
 }
 
-fn old_head(opcode: reflex_v1::Opcode, chance: &mut Chance, blocks: u32) -> Vec<u8> {
+fn old_head(opcode: reflex_v1::Opcode, chance: &mut Rng, blocks: u32) -> Vec<u8> {
     let mut head = reflex_v1::MessageHead::new_zeroed();
     head.magic = reflex_v1::MAGIC.into();
     head.opcode = opcode;
@@ -154,7 +154,7 @@ fn old_head(opcode: reflex_v1::Opcode, chance: &mut Chance, blocks: u32) -> Vec<
     head.as_bytes().to_vec()
 }
 
-fn read(tag: u64, chance: &mut Chance) -> Vec<u8> {
+fn read(tag: u64, chance: &mut Rng) -> Vec<u8> {
     let mut head = reflex_v2::RequestHead::new_zeroed();
     head.opcode = reflex_v2::Opcode::READ;
     head.tag = tag.into();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::probe::{Pace, Probe, Read, Target};
+use super::probe::{Pace, Probe, ProbeRead, Target};
 use crate::bench::process::{Server, show};
 use crate::interop::port::free_port;
 
@@ -17,7 +17,7 @@ use crate::interop::port::free_port;
 /// 1 000 requests a second, a fifth of them writes.
 const RATE: u32 = 600;
 
-/// The neighbours of the attackers, in the order of [`Bed::end`].
+/// The neighbours of the attackers, in the order of [`BesiegedServer::end`].
 pub(super) const NEIGHBOURS: [&str; 3] = ["promised", "TCP", "Unix"];
 
 /// The metric of connections that have ended, by worker and cause.
@@ -27,7 +27,7 @@ const ENDED: &str = "nearflash_worker_connections_ended_total{";
 const METRICS_LIMIT: Duration = Duration::from_secs(20);
 
 /// A besieged server with its probes. It is killed on drop.
-pub(super) struct Bed {
+pub(super) struct BesiegedServer {
     server: Server,
     probes: Vec<Probe>,
     paced: Probe,
@@ -39,16 +39,16 @@ pub(super) struct Bed {
 }
 
 /// The reads of all probes.
-pub(super) struct Reads {
+pub(super) struct ProbeReads {
     /// The reads of the neighbours' probes, one at a time each.
-    pub(super) alone: Vec<Vec<Read>>,
+    pub(super) alone: Vec<Vec<ProbeRead>>,
     /// The reads of the load of the tenant with a promise.
-    pub(super) paced: Vec<Read>,
+    pub(super) paced: Vec<ProbeRead>,
 }
 
-impl Bed {
+impl BesiegedServer {
     /// Starts the server with its files in `folder`, and then the probes.
-    pub(super) fn start(program: &Path, folder: &Path) -> Result<Bed, String> {
+    pub(super) fn start(program: &Path, folder: &Path) -> Result<BesiegedServer, String> {
         let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         let config = folder.join("server.toml");
@@ -67,7 +67,7 @@ impl Bed {
         let probes = NEIGHBOURS.into_iter().zip(targets).map(probe);
         let probes = probes.collect::<Result<Vec<Probe>, String>>()?;
         let paced = Probe::start("the load", tcp(promised), Pace::Rate(RATE), id)?;
-        Ok(Bed { server, probes, paced, admin, port, nvme_port, command: show(&serve) })
+        Ok(BesiegedServer { server, probes, paced, admin, port, nvme_port, command: show(&serve) })
     }
 
     /// Returns the server's process id.
@@ -88,11 +88,11 @@ impl Bed {
     }
 
     /// Ends the probes and the server.
-    pub(super) fn end(self) -> Result<Reads, String> {
+    pub(super) fn end(self) -> Result<ProbeReads, String> {
         let paced = self.paced.end();
         let alone: Vec<_> = self.probes.into_iter().map(Probe::end).collect();
         let alone = alone.into_iter().collect::<Result<Vec<_>, String>>()?;
-        Ok(Reads { alone, paced: paced? })
+        Ok(ProbeReads { alone, paced: paced? })
     }
 }
 

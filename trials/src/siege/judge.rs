@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::bed::Reads;
-use super::probe::Read;
+use super::bed::ProbeReads;
+use super::probe::ProbeRead;
 
 /// The longest time that a read of a neighbour may take.
 const READ_MAX: Duration = Duration::from_millis(100);
@@ -47,11 +47,11 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    fn is_attack(&self, read: &Read) -> bool {
+    fn is_attack(&self, read: &ProbeRead) -> bool {
         (self.attack_begins..self.attack_over).contains(&read.at)
     }
 
-    fn is_quiet(&self, read: &Read) -> bool {
+    fn is_quiet(&self, read: &ProbeRead) -> bool {
         let before = (self.begins..self.attack_begins).contains(&read.at);
         before || (self.attack_over..self.ends).contains(&read.at)
     }
@@ -59,26 +59,26 @@ impl Phases {
 
 /// A figure as measured, and after subtracting the time that the machine took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pair<T> {
+pub(super) struct RawAndNet<T> {
     pub(super) raw: T,
     pub(super) net: T,
 }
 
 /// The read latencies of one neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Side {
+pub(super) struct NeighbourFigures {
     /// The longest read during the attack.
-    pub(super) longest: Pair<Duration>,
-    pub(super) p95_with: Pair<Duration>,
-    pub(super) p95_without: Pair<Duration>,
+    pub(super) longest: RawAndNet<Duration>,
+    pub(super) p95_with: RawAndNet<Duration>,
+    pub(super) p95_without: RawAndNet<Duration>,
     /// The longest read outside the attack.
-    pub(super) longest_without: Pair<Duration>,
+    pub(super) longest_without: RawAndNet<Duration>,
 }
 
 /// The latencies and promise windows of one attack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    pub(super) sides: Vec<Side>,
+    pub(super) sides: Vec<NeighbourFigures>,
     /// The promise windows during the attack; `windows_without` has those outside it.
     pub(super) windows: Windows,
     pub(super) windows_without: Windows,
@@ -90,21 +90,21 @@ pub(super) struct Figures {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Windows {
     pub(super) all: u64,
-    pub(super) kept: Pair<u64>,
+    pub(super) kept: RawAndNet<u64>,
     /// The start times of the windows in which the promise was broken after subtracting the
     /// machine's time, from the start of the first window on.
     pub(super) broken_at: Vec<Duration>,
 }
 
 impl Windows {
-    fn is_kept(&self) -> Pair<bool> {
+    fn is_kept(&self) -> RawAndNet<bool> {
         let enough = |kept: u64| kept as f64 >= KEPT_MIN * self.all as f64;
-        Pair { raw: enough(self.kept.raw), net: enough(self.kept.net) }
+        RawAndNet { raw: enough(self.kept.raw), net: enough(self.kept.net) }
     }
 
     fn and(&self, other: &Windows) -> Windows {
         let (one, two) = (self.kept, other.kept);
-        let kept = Pair { raw: one.raw + two.raw, net: one.net + two.net };
+        let kept = RawAndNet { raw: one.raw + two.raw, net: one.net + two.net };
         let broken_at = [&self.broken_at[..], &other.broken_at[..]].concat();
         Windows { all: self.all + other.all, kept, broken_at }
     }
@@ -124,8 +124,8 @@ pub(super) enum Verdict {
 
 impl Figures {
     /// Computes the figures of an attack from the reads of all phases.
-    pub(super) fn new(reads: &Reads, phases: &Phases, taken: f64) -> Figures {
-        let side = |reads: &Vec<Read>| Side {
+    pub(super) fn new(reads: &ProbeReads, phases: &Phases, taken: f64) -> Figures {
+        let side = |reads: &Vec<ProbeRead>| NeighbourFigures {
             longest: pair(reads, |read| phases.is_attack(read), longest),
             p95_with: pair(reads, |read| phases.is_attack(read), p95),
             p95_without: pair(reads, |read| phases.is_quiet(read), p95),
@@ -143,7 +143,7 @@ impl Figures {
     pub(super) fn verdict(&self, names: &[&str]) -> Verdict {
         let (mut broken, mut excused, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
         for (side, name) in self.sides.iter().zip(names) {
-            let Pair { raw, net } = side.longest;
+            let RawAndNet { raw, net } = side.longest;
             let what = format!("a read of {name} took {} ms", raw.as_millis());
             match (raw <= READ_MAX, net <= READ_MAX) {
                 (true, _) => {}
@@ -191,11 +191,11 @@ impl Figures {
     }
 }
 
-impl Side {
+impl NeighbourFigures {
     /// Returns the ratio of the p95 latency during the attack to that outside it.
-    pub(super) fn slower(&self) -> Pair<f64> {
+    pub(super) fn slower(&self) -> RawAndNet<f64> {
         let ratio = |with: Duration, without: Duration| with.as_secs_f64() / without.as_secs_f64();
-        Pair {
+        RawAndNet {
             raw: ratio(self.p95_with.raw, self.p95_without.raw),
             net: ratio(self.p95_with.net, self.p95_without.net),
         }
@@ -203,14 +203,14 @@ impl Side {
 }
 
 fn pair(
-    reads: &[Read],
-    is_one: impl Fn(&Read) -> bool,
+    reads: &[ProbeRead],
+    is_one: impl Fn(&ProbeRead) -> bool,
     of: fn(Vec<Duration>) -> Duration,
-) -> Pair<Duration> {
+) -> RawAndNet<Duration> {
     let chosen = || reads.iter().filter(|read| is_one(read));
-    Pair {
+    RawAndNet {
         raw: of(chosen().map(|read| read.took).collect()),
-        net: of(chosen().map(Read::net).collect()),
+        net: of(chosen().map(ProbeRead::net).collect()),
     }
 }
 
@@ -225,9 +225,9 @@ fn p95(mut times: Vec<Duration>) -> Duration {
 }
 
 /// Returns the whole windows from `begins` to `ends`.
-fn windows(reads: &[Read], begins: Instant, ends: Instant) -> Windows {
+fn windows(reads: &[ProbeRead], begins: Instant, ends: Instant) -> Windows {
     let all = (ends - begins).as_nanos() / WINDOW.as_nanos();
-    let mut counts = vec![(0_u64, Pair { raw: 0_u64, net: 0_u64 }); all as usize];
+    let mut counts = vec![(0_u64, RawAndNet { raw: 0_u64, net: 0_u64 }); all as usize];
     for read in reads.iter().filter(|read| read.at >= begins) {
         let number = (read.at - begins).as_nanos() / WINDOW.as_nanos();
         let Some((count, in_time)) = counts.get_mut(number as usize) else { continue };
@@ -261,27 +261,28 @@ mod tests {
 
     /// Returns the figures of a row of four seconds, the middle two of attack, with a read of 2 ms
     /// every 10 ms; `change` changes those that are due in the attack.
-    fn figures(change: fn(usize, &mut Read), taken: f64) -> Figures {
+    fn figures(change: fn(usize, &mut ProbeRead), taken: f64) -> Figures {
         let begins = Instant::now();
         let at = |count| begins + ms(count);
         let phases =
             Phases { begins, attack_begins: at(1000), attack_over: at(3000), ends: at(4000) };
         let read = |n: usize| {
-            let mut read = Read { at: at(n as u64 * 10), took: ms(2), taken: ms(0) };
+            let mut read = ProbeRead { at: at(n as u64 * 10), took: ms(2), taken: ms(0) };
             if phases.is_attack(&read) {
                 change(n, &mut read);
             }
             read
         };
-        let reads: Vec<Read> = (0..400).map(read).collect();
-        Figures::new(&Reads { alone: vec![reads.clone(); 3], paced: reads }, &phases, taken)
+        let reads: Vec<ProbeRead> = (0..400).map(read).collect();
+        Figures::new(&ProbeReads { alone: vec![reads.clone(); 3], paced: reads }, &phases, taken)
     }
 
     #[test]
     fn an_attack_that_nobody_notices_is_met() {
         let figures = figures(|_, _| {}, 0.0);
         assert_eq!(figures.verdict(&NAMES), Verdict::Met);
-        let windows = Windows { all: 20, kept: Pair { raw: 20, net: 20 }, broken_at: Vec::new() };
+        let windows =
+            Windows { all: 20, kept: RawAndNet { raw: 20, net: 20 }, broken_at: Vec::new() };
         assert_eq!((&figures.windows, &figures.windows_without), (&windows, &windows));
         let side = figures.sides[1];
         assert_eq!((side.longest.raw, side.p95_without.raw), (ms(2), ms(2)));
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_the_machine_took_is_taken_off_and_told() {
-        let slow = |n: usize, read: &mut Read| {
+        let slow = |n: usize, read: &mut ProbeRead| {
             if n == 200 {
                 (read.took, read.taken) = (ms(300), ms(295));
             }
@@ -315,7 +316,7 @@ mod tests {
         let verdict = figures(slow, 0.0).verdict(&NAMES);
         let Verdict::MetWithout(what) = verdict else { panic!("{verdict:?}") };
         assert_eq!(what.len(), 4, "{what:?}");
-        let partly = |n: usize, read: &mut Read| {
+        let partly = |n: usize, read: &mut ProbeRead| {
             if n == 200 {
                 (read.took, read.taken) = (ms(300), ms(150));
             }
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_takes_much_leaves_a_p95_undecided() {
-        let slow = |_: usize, read: &mut Read| (read.took, read.taken) = (ms(4), ms(2));
+        let slow = |_: usize, read: &mut ProbeRead| (read.took, read.taken) = (ms(4), ms(2));
         assert!(matches!(figures(slow, 0.1).verdict(&NAMES), Verdict::MetWithout(_)));
         assert!(matches!(figures(slow, 0.5).verdict(&NAMES), Verdict::Undecided(_)));
     }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use wire::reflex_v2::Opcode;
 
 use super::account::{Accounts, Reading};
-use crate::interop::chance::Chance;
+use crate::interop::chance::Rng;
 use crate::interop::reflex::{Connection, Reply, Request};
 
 /// The size of a read, in bytes.
@@ -35,7 +35,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// A read that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct ProbeRead {
     /// The time at which it was due.
     pub(super) at: Instant,
     /// The latency, from when it was due.
@@ -44,7 +44,7 @@ pub(super) struct Read {
     pub(super) taken: Duration,
 }
 
-impl Read {
+impl ProbeRead {
     /// Returns the latency less the time that other work on the machine took.
     pub(super) fn net(&self) -> Duration {
         self.took.saturating_sub(self.taken)
@@ -69,7 +69,7 @@ pub(super) enum Pace {
 
 /// A probe under way, which ends with this value.
 pub(super) struct Probe {
-    thread: JoinHandle<Result<Vec<Read>, String>>,
+    thread: JoinHandle<Result<Vec<ProbeRead>, String>>,
     ends: Arc<AtomicBool>,
 }
 
@@ -91,7 +91,7 @@ impl Probe {
         let workers = Accounts::of_workers(server)?;
         let body = move || {
             let accounts = workers.with_own();
-            let line = Line { connection, accounts, chance: Chance::new(9), reads: Vec::new() };
+            let line = Line { connection, accounts, chance: Rng::new(9), reads: Vec::new() };
             let ran = match pace {
                 Pace::Alone => line.alone(&told),
                 Pace::Rate(rate) => line.paced(rate, &told),
@@ -102,7 +102,7 @@ impl Probe {
     }
 
     /// Ends the probe once its reads are answered, and returns all of them.
-    pub(super) fn end(self) -> Result<Vec<Read>, String> {
+    pub(super) fn end(self) -> Result<Vec<ProbeRead>, String> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "a probe panicked".to_owned())?
     }
@@ -112,12 +112,12 @@ impl Probe {
 struct Line {
     connection: Connection,
     accounts: Accounts,
-    chance: Chance,
-    reads: Vec<Read>,
+    chance: Rng,
+    reads: Vec<ProbeRead>,
 }
 
 impl Line {
-    fn alone(mut self, ends: &AtomicBool) -> Result<Vec<Read>, String> {
+    fn alone(mut self, ends: &AtomicBool) -> Result<Vec<ProbeRead>, String> {
         while !ends.load(Ordering::Relaxed) {
             let (at, before) = (Instant::now(), self.accounts.read());
             self.send()?;
@@ -128,7 +128,7 @@ impl Line {
         Ok(self.reads)
     }
 
-    fn paced(mut self, rate: u32, ends: &AtomicBool) -> Result<Vec<Read>, String> {
+    fn paced(mut self, rate: u32, ends: &AtomicBool) -> Result<Vec<ProbeRead>, String> {
         let (period, mut next) = (Duration::from_secs(1) / rate, Instant::now());
         let mut before = self.accounts.read();
         let mut due: VecDeque<(Instant, Reading)> = VecDeque::new();
@@ -182,7 +182,7 @@ impl Line {
         }
         let took = at.elapsed();
         let taken = self.accounts.read().taken_since(before).min(took);
-        self.reads.push(Read { at, took, taken });
+        self.reads.push(ProbeRead { at, took, taken });
         Ok(())
     }
 }

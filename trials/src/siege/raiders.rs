@@ -1,5 +1,5 @@
-//! The attackers: one thread that keeps a number of connections of each kind of attack open, and dials anew
-//! for each that ends.
+//! The attackers: one thread that keeps a number of connections of each kind of attack open, and
+//! dials anew for each that ends.
 //!
 //! The thread waits in epoll and computes little, since it shares the processors with the server.
 
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 use super::attack_kind::{AttackKind, Script};
-use crate::interop::chance::Chance;
+use crate::interop::chance::Rng;
 
 /// The longest wait for events: new dials become due meanwhile.
 const TICK: Duration = Duration::from_millis(10);
@@ -62,20 +62,20 @@ pub(super) struct Counts {
 }
 
 /// An attack under way, which ends with this value.
-pub(super) struct Raiders {
+pub(super) struct RunningAttack {
     thread: Option<JoinHandle<Result<Counts, String>>>,
     ends: Arc<AtomicBool>,
 }
 
-impl Raiders {
-    pub(super) fn start(plan: Plan) -> Raiders {
+impl RunningAttack {
+    pub(super) fn start(plan: Plan) -> RunningAttack {
         let ends = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ends);
         let body = move || {
-            let ran = Army::new(plan).and_then(|mut army| army.run(&told));
+            let ran = AttackThread::new(plan).and_then(|mut army| army.run(&told));
             ran.map_err(|error| format!("the attackers: {error}"))
         };
-        Raiders { thread: Some(std::thread::spawn(body)), ends }
+        RunningAttack { thread: Some(std::thread::spawn(body)), ends }
     }
 
     /// Closes all connections, and returns the counts of the attack.
@@ -86,14 +86,14 @@ impl Raiders {
     }
 }
 
-impl Drop for Raiders {
+impl Drop for RunningAttack {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 }
 
 /// A place for one connection, which is dialled anew after each end.
-struct Place {
+struct AttackSlot {
     attack: AttackKind,
     socket: Option<OwnedFd>,
     /// The number of dials, which identifies events of earlier connections.
@@ -107,12 +107,12 @@ struct Place {
 }
 
 /// The thread's state.
-struct Army {
+struct AttackThread {
     plan: Plan,
     script: Script,
-    chance: Chance,
+    chance: Rng,
     epoll: OwnedFd,
-    places: Vec<Place>,
+    places: Vec<AttackSlot>,
     /// The places without a connection, in the order in which they are dialled.
     waiting: VecDeque<usize>,
     counts: Counts,
@@ -120,9 +120,9 @@ struct Army {
     scratch: Vec<u8>,
 }
 
-impl Army {
-    fn new(plan: Plan) -> io::Result<Army> {
-        let place = |attack| Place {
+impl AttackThread {
+    fn new(plan: Plan) -> io::Result<AttackThread> {
+        let place = |attack| AttackSlot {
             attack,
             socket: None,
             dials: 0,
@@ -133,13 +133,13 @@ impl Army {
             is_silent: false,
         };
         let places = plan.attacks.iter().flat_map(|(attack, count)| vec![*attack; *count]);
-        let places: Vec<Place> = places.map(place).collect();
-        let mut chance = Chance::new(plan.seed);
+        let places: Vec<AttackSlot> = places.map(place).collect();
+        let mut chance = Rng::new(plan.seed);
         let mut waiting: Vec<usize> = (0..places.len()).collect();
         for n in (1..waiting.len()).rev() {
             waiting.swap(n, chance.below(n as u64 + 1) as usize);
         }
-        Ok(Army {
+        Ok(AttackThread {
             script: Script::new(plan.seed),
             plan,
             chance,
@@ -374,7 +374,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let attacks = vec![(AttackKind::HalfPayload, 1)];
         let plan = Plan { attacks, port, nvme_port: port, rate: 1000, seed: 3 };
-        let raiders = Raiders::start(plan);
+        let raiders = RunningAttack::start(plan);
         for _ in 0..3 {
             let (mut stream, _) = listener.accept().unwrap();
             let mut half = vec![0; 24 + 600_000];

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::bed::{self, NEIGHBOURS};
-use super::judge::{Figures, Pair, Verdict, Windows};
+use super::judge::{Figures, RawAndNet, Verdict, Windows};
 use super::raiders::Counts;
 
 /// The time that other work on the machine took from the server in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct StolenTime {
     pub(super) seconds: u64,
     /// The number of seconds in which it took 25 ms or more.
     pub(super) taken: u64,
@@ -21,10 +21,10 @@ pub(super) struct Taken {
     pub(super) time: Duration,
 }
 
-impl Taken {
+impl StolenTime {
     /// Returns the sum of two times.
-    pub(super) fn and(&self, other: &Taken) -> Taken {
-        Taken {
+    pub(super) fn and(&self, other: &StolenTime) -> StolenTime {
+        StolenTime {
             seconds: self.seconds + other.seconds,
             taken: self.taken + other.taken,
             lost: self.lost + other.lost,
@@ -40,7 +40,7 @@ impl Taken {
 }
 
 /// A row that was measured.
-pub(super) struct Measured {
+pub(super) struct MeasuredAttack {
     pub(super) name: &'static str,
     pub(super) about: String,
     pub(super) figures: Figures,
@@ -50,12 +50,12 @@ pub(super) struct Measured {
     pub(super) ended: BTreeMap<String, u64>,
     /// The server's private memory before and after the attack, in bytes.
     pub(super) memory: (u64, u64),
-    pub(super) attack: Taken,
-    pub(super) quiet: Taken,
+    pub(super) attack: StolenTime,
+    pub(super) quiet: StolenTime,
     pub(super) command: String,
 }
 
-impl Measured {
+impl MeasuredAttack {
     /// Returns the verdict with its reasons, as a line.
     pub(super) fn summary(&self) -> String {
         let (word, why) = self.verdict_text();
@@ -90,7 +90,7 @@ impl Measured {
             each(&|n| ms(sides[n].p95_without.raw)),
             each(&|n| ms(sides[n].p95_with.raw)),
             each(&|n| {
-                let Pair { raw, net } = sides[n].slower();
+                let RawAndNet { raw, net } = sides[n].slower();
                 format!("{raw:.2} ({net:.2})")
             }),
             shares(&self.figures.windows_without),
@@ -116,18 +116,18 @@ fn ms(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e3)
 }
 
-fn times(time: Pair<Duration>) -> String {
+fn times(time: RawAndNet<Duration>) -> String {
     format!("{} ({})", ms(time.raw), ms(time.net))
 }
 
 fn shares(windows: &Windows) -> String {
     let percent = |part: u64| 100.0 * part as f64 / windows.all as f64;
-    let Pair { raw, net } = windows.kept;
+    let RawAndNet { raw, net } = windows.kept;
     format!("{:.2} % ({:.2} %) of {}", percent(raw), percent(net), windows.all)
 }
 
 /// Returns the table as Markdown.
-pub(super) fn markdown(measured: &[Measured]) -> String {
+pub(super) fn markdown(measured: &[MeasuredAttack]) -> String {
     let neighbours = NEIGHBOURS.join(", ");
     let mut text = format!(
         "Of three: {neighbours}. In brackets: without what the machine took.\n\n\
@@ -147,7 +147,7 @@ pub(super) fn document(
     machine: &str,
     network: &str,
     seconds: u64,
-    measured: &[Measured],
+    measured: &[MeasuredAttack],
 ) -> String {
     let table = markdown(measured);
     let reasons = measured.iter().map(|row| format!("- `{}`: {}", row.name, row.summary().trim()));

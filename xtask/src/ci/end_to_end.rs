@@ -115,7 +115,7 @@ fn contents(_: &Run) -> Result<Outcome, String> {
 /// Builds the portable program, and tries its container and the installation and removal of its
 /// packages.
 fn shipped(_: &Run) -> Result<Outcome, String> {
-    let skipped = package::try_out(&package::Built::portable()?)?;
+    let skipped = package::try_out(&package::CompiledParts::portable()?)?;
     let passed = 4 - skipped.len() as u64;
     Ok(Outcome::Counted(Counts { passed, failed: 0, skipped, output: String::new() }))
 }

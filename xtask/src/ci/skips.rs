@@ -11,13 +11,13 @@ const FILE: &str = "xtask/skips.toml";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Skips {
-    allowed: Vec<Allowed>,
+    allowed: Vec<AllowedSkip>,
 }
 
 /// An entry of the list: a skip, and why it is allowed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Allowed {
+struct AllowedSkip {
     /// A part of the line that names the step and the reason of the skip.
     skip: String,
     /// The reason that the skip is allowed: the tool or feature that the machine lacks.

@@ -46,7 +46,7 @@ pub(super) fn try_out(out: &Path) -> Result<Option<&'static str>, String> {
     recipe.lay_out(root)?;
     let words: Vec<String> =
         recipe.command.iter().map(|word| word.replace(":7420", ":0")).collect();
-    let mut server = Running(
+    let mut server = ServerProcess(
         recipe
             .enter(root, &words)
             .stdout(Stdio::piped())
@@ -187,9 +187,9 @@ fn open_to_all(folder: &Path) -> Result<(), String> {
 }
 
 /// The server of the container, a process that is killed on drop.
-struct Running(Child);
+struct ServerProcess(Child);
 
-impl Running {
+impl ServerProcess {
     fn end(mut self) -> Result<(), String> {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)
@@ -205,7 +205,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ended = self.0.kill();
         let _ended = self.0.wait();

@@ -34,13 +34,13 @@ pub(super) struct Control<'a> {
 }
 
 /// A package that a trial finds under the name `name`.
-pub(super) struct Copied<'a> {
+pub(super) struct NamedPackage<'a> {
     pub(super) file: &'a Path,
     pub(super) name: &'a str,
 }
 
-/// Makes the package of the program, whose files are in `tree`, in the folder `out`; `compression` is a
-/// word for dpkg-deb.
+/// Makes the package of the program, whose files are in `tree`, in the folder `out`; `compression`
+/// is a word for dpkg-deb.
 pub(super) fn build(
     out: &Path,
     tree: &Path,
@@ -117,8 +117,10 @@ pub(super) fn try_out(
     fs::create_dir_all(&next).map_err(|e| say(&next, e))?;
     let this = build(&made, tree, version, "-Znone")?;
     let next = build(&next, tree, &format!("{version}+next"), "-Znone")?;
-    let copied =
-        [Copied { file: &this, name: "this.deb" }, Copied { file: &next, name: "next.deb" }];
+    let copied = [
+        NamedPackage { file: &this, name: "this.deb" },
+        NamedPackage { file: &next, name: "next.deb" },
+    ];
     let tried = try_aside(out, &copied, TRIAL);
     fs::remove_dir_all(&made).map_err(|e| say(&made, e))?;
     tried
@@ -128,7 +130,7 @@ pub(super) fn try_out(
 /// Returns `None` on success, or the reason that this could not be done.
 pub(super) fn try_aside(
     out: &Path,
-    packages: &[Copied],
+    packages: &[NamedPackage],
     script: &str,
 ) -> Result<Option<&'static str>, String> {
     let programs = ["unshare", "dpkg", "dpkg-deb"];
@@ -143,7 +145,7 @@ pub(super) fn try_aside(
     if !can_overlay(&place, &folder)? {
         return Ok(Some("this machine's files cannot be overlaid with others"));
     }
-    for Copied { file, name } in packages {
+    for NamedPackage { file, name } in packages {
         fs::copy(file, folder.join(name)).map_err(|e| say(file, e))?;
     }
     let tried = checked(&mut aside(&place, &folder, script));

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::debian::{self, Control, Copied};
+use super::debian::{self, Control, NamedPackage};
 use super::files::{LIMIT, checked, create_above, install, say};
 use super::manual;
 use xtask::shell;
@@ -247,10 +247,10 @@ fn check_dependencies(out: &Path, shared: &Path) -> Result<(), String> {
 /// Installs and purges both packages on a copy of this machine, and compiles a program there.
 /// Returns `None` on success, or the reason that this could not be tried.
 pub(super) fn try_out(out: &Path, packages: &[PathBuf]) -> Result<Option<&'static str>, String> {
-    let copied: Vec<Copied> = packages
+    let copied: Vec<NamedPackage> = packages
         .iter()
         .zip(["runtime.deb", "development.deb"])
-        .map(|(file, name)| Copied { file, name })
+        .map(|(file, name)| NamedPackage { file, name })
         .collect();
     let programs = ["cc", "ldconfig", "pkg-config"];
     if !programs.iter().all(|program| shell::has_program(program)) {

@@ -17,7 +17,7 @@ const NOTE: &str = "vendored.toml";
 
 /// The description of a vendored folder, as its file has it.
 #[derive(Deserialize)]
-struct Note {
+struct VendorNote {
     name: String,
     version: String,
     licence: String,
@@ -46,8 +46,8 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     found
 }
 
-fn check_note(tree: &Tree, folder: &str, note: &Note) -> Vec<String> {
-    let Note { name, version, licence, licence_file, source, integrity, files } = note;
+fn check_note(tree: &Tree, folder: &str, note: &VendorNote) -> Vec<String> {
+    let VendorNote { name, version, licence, licence_file, source, integrity, files } = note;
     let mut found = Vec::new();
     let mut say = |what: String| found.push(format!("{folder}: {what}"));
     if !licences::is_allowed(licence) {

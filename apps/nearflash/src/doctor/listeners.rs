@@ -1,5 +1,5 @@
-//! The network cards that a running server's listeners use, with the cards' drivers, queues, nodes of
-//! memory, and interrupts beside the server's workers.
+//! The network cards that a running server's listeners use, with the cards' drivers, queues, nodes
+//! of memory, and interrupts beside the server's workers.
 //!
 //! Sockets come from `/proc`, so the cards are those of the routes now, whatever a configuration
 //! says. Deliberately not here: sockets of AF_XDP, which `/proc` does not list, and listeners on
@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use ::io::listening::{Place, interface_to, interfaces_with, listening};
+use ::io::listening::{ListeningAddress, interface_to, interfaces_with, listening};
 
 use super::finding::{Card, Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};
@@ -27,10 +27,10 @@ fn of_server(machine: &Machine, server: &Server) -> Vec<Finding> {
     let places = listening(&links, |table| net(machine, server.pid, table));
     let cards = places.iter().flat_map(|place| {
         let (listener, interfaces) = match place {
-            Place::Address(protocol, address) => {
+            ListeningAddress::Address(protocol, address) => {
                 (format!("{protocol} {address}"), interfaces(machine, server.pid, address.ip()))
             }
-            Place::Packets(index) => ("ether".to_owned(), with_index(machine, *index)),
+            ListeningAddress::Packets(index) => ("ether".to_owned(), with_index(machine, *index)),
         };
         interfaces.into_iter().map(move |interface| (listener.clone(), interface))
     });

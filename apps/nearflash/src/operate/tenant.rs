@@ -23,9 +23,9 @@ pub(crate) enum TenantCommand {
         /// Name of the tenant
         name: String,
         #[command(flatten)]
-        promise: Promise,
+        promise: SloArgs,
         #[command(flatten)]
-        portion: Portion,
+        portion: ShareArgs,
     },
     /// Change a tenant's promise, its device, share or note. Omitted options keep their value
     Set {
@@ -35,9 +35,9 @@ pub(crate) enum TenantCommand {
         #[arg(long, conflicts_with_all = ["latency", "iops", "read_percent", "percentile", "request_size"])]
         best_effort: bool,
         #[command(flatten)]
-        promise: Promise,
+        promise: SloArgs,
         #[command(flatten)]
-        portion: Portion,
+        portion: ShareArgs,
     },
     /// Remove a tenant. Its tokens are free at once
     Rm {
@@ -65,7 +65,7 @@ pub(crate) enum TenantCommand {
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         #[command(flatten)]
-        promise: Promise,
+        promise: SloArgs,
         /// Print only how many new tenants with this SLO fit
         #[arg(long, conflicts_with = "tenant")]
         count: bool,
@@ -74,7 +74,7 @@ pub(crate) enum TenantCommand {
 
 /// The options of a tenant's SLO.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Promise {
+pub(crate) struct SloArgs {
     /// Bound of the tail latency of reads: 500us, 2ms
     #[arg(long, value_name = "TIME", value_parser = parse_latency)]
     latency: Option<u32>,
@@ -93,7 +93,7 @@ pub(crate) struct Promise {
     request_size: Option<u32>,
 }
 
-impl Promise {
+impl SloArgs {
     /// Returns the SLO that the options name; options that are not given keep their value in
     /// `before`. Returns `None` for best effort: no option is given and `before` is `None`.
     fn over(&self, before: Option<Slo>) -> Result<Option<Slo>, String> {
@@ -127,9 +127,10 @@ impl Promise {
     }
 }
 
-/// The options of a best-effort tenant's share, its weight and its cap, and a tenant's device and note.
+/// The options of a best-effort tenant's share, its weight and its cap, and a tenant's device and
+/// note.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Portion {
+pub(crate) struct ShareArgs {
     /// Device that the promise is about [default of a new tenant: the first]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -151,7 +152,7 @@ enum Cap {
     Tokens(u32),
 }
 
-impl Portion {
+impl ShareArgs {
     /// Returns the share that the options name; options that are not given keep their value in
     /// `before`. Returns `None` if neither a weight nor a cap is given.
     fn over(&self, before: &Share) -> Option<Share> {
@@ -173,7 +174,7 @@ impl TenantCommand {
             TenantCommand::Add { name, promise, portion } => {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
-                let Portion { device, note, .. } = portion.clone();
+                let ShareArgs { device, note, .. } = portion.clone();
                 let name = name.clone();
                 let admitted = client.send(&NewTenant { name, device, slo, share, note })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
@@ -219,10 +220,10 @@ impl TenantCommand {
 fn patch(
     before: &TenantStatus,
     best_effort: bool,
-    promise: &Promise,
-    portion: &Portion,
+    promise: &SloArgs,
+    portion: &ShareArgs,
 ) -> Result<TenantPatch, String> {
-    let (share, Portion { device, note, .. }) = (portion.over(&before.share), portion.clone());
+    let (share, ShareArgs { device, note, .. }) = (portion.over(&before.share), portion.clone());
     if best_effort {
         return Ok(TenantPatch { slo: None, share, note, device });
     }
@@ -483,20 +484,20 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
 
     #[test]
     fn a_change_keeps_what_it_does_not_name() {
-        let change = Promise { iops: Some(50_000), ..Promise::default() };
+        let change = SloArgs { iops: Some(50_000), ..SloArgs::default() };
         assert_eq!(change.over(Some(slo())), Ok(Some(Slo { iops: 50_000, ..slo() })));
         assert!(change.over(None).unwrap_err().contains("--latency"));
-        assert_eq!(Promise::default().over(None), Ok(None));
-        assert_eq!(Promise::default().over(Some(slo())), Ok(Some(slo())));
-        let whole = Promise { latency: Some(500), iops: Some(120_000), ..Promise::default() };
+        assert_eq!(SloArgs::default().over(None), Ok(None));
+        assert_eq!(SloArgs::default().over(Some(slo())), Ok(Some(slo())));
+        let whole = SloArgs { latency: Some(500), iops: Some(120_000), ..SloArgs::default() };
         assert_eq!(whole.over(None), Ok(Some(slo())));
     }
 
     #[test]
     fn a_note_alone_is_a_change() {
         let gold = tenant("gold", Some(slo()), Measured::default());
-        let portion = |note, device| Portion { note, device, ..Portion::default() };
-        let to = |note, device| patch(&gold, false, &Promise::default(), &portion(note, device));
+        let portion = |note, device| ShareArgs { note, device, ..ShareArgs::default() };
+        let to = |note, device| patch(&gold, false, &SloArgs::default(), &portion(note, device));
         let note = Some("ticket 7".to_owned());
         let none = TenantPatch { slo: Some(slo()), share: None, note: None, device: None };
         assert_eq!(to(note.clone(), None), Ok(TenantPatch { note, ..none.clone() }));
@@ -508,7 +509,7 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
     #[test]
     fn a_share_keeps_what_it_does_not_name() {
         let before = Share { weight: 3, cap_tokens: Some(20_000) };
-        let over = |weight, cap| Portion { weight, cap, ..Portion::default() }.over(&before);
+        let over = |weight, cap| ShareArgs { weight, cap, ..ShareArgs::default() }.over(&before);
         assert_eq!(over(None, None), None);
         assert_eq!(over(Some(2), None), Some(Share { weight: 2, ..before.clone() }));
         assert_eq!(over(None, Some(Cap::None)), Some(Share { cap_tokens: None, ..before.clone() }));

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use contract::{BufPool, ListenerId, NamespaceId, SizeClass};
-use flash::{Exclusive, MemVolume, Null, RangeLocks};
+use flash::{ExclusiveQueue, MemVolume, Null, RangeLocks};
 use io::{
     Clock, EpollReactor, EpollSockets, Listener, Network, Reactor, SocketsConfig, SpinPolicy,
     TcpOptions, Waker,
@@ -15,7 +15,8 @@ use io::{
 use proto::reflex::ServerSession;
 use qos::PassThrough;
 use worker::{
-    Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Worker,
+    AccessRules, DeviceLane, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
+    SharedState, Worker,
 };
 
 /// Blocks of the device: 4 MiB.
@@ -65,18 +66,18 @@ fn serve(listener: Listener, ends: &AtomicBool, started: &Sender<Waker>) {
     let mut sockets = EpollSockets::new(&reactor, config).unwrap();
     sockets.listen(ListenerId(0), listener).unwrap();
     let whole = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    let shared = Parts {
+    let shared = SharedState {
         namespaces: Namespaces::new(vec![whole]),
-        access: Access::open_to_all(),
-        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        access: AccessRules::open_to_all(),
+        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     };
-    let bytes = Exclusive::<Null>::scratch_bytes(512);
+    let bytes = ExclusiveQueue::<Null>::scratch_bytes(512);
     let scratch = io::carve(&[SizeClass { bytes, count: 2 }]).unwrap().bufs;
     let memory = MemVolume::new(BLOCKS).open_queue();
-    let device = Exclusive::new(memory, Arc::new(RangeLocks::new()), scratch);
-    let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];
+    let device = ExclusiveQueue::new(memory, Arc::new(RangeLocks::new()), scratch);
+    let devices = vec![DeviceLane::new(device, PassThrough::new(limits.in_flight))];
     let pool = BufPool::new(io::carve(&BufPool::CLASSES).unwrap().bufs);
     let mut worker =
         Worker::new(sockets, devices, pool, Arc::new(shared), limits, |_, _| ServerSession::new());

@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use contract::{Buf, BufPool, Dial, Instant, NamespaceId, SizeClass, Status, Turn};
+use contract::{Buf, BufPool, Dial, Instant, NamespaceId, SizeClass, Status, TurnOutcome};
 
 use super::{BlockError, BlockOperation, BlockRequest, block_error, is_repeated};
 use crate::{Done, Initiator, Loss, Op, Report};
@@ -31,8 +31,8 @@ pub enum Need {
 
 /// The operating system's end of a queue of a block device.
 pub trait Driver {
-    /// Appends the requests that have come to `arrivals`, and the buffers of reads that are free again
-    /// to `freed`.
+    /// Appends the requests that have come to `arrivals`, and the buffers of reads that are free
+    /// again to `freed`.
     fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>);
 
     /// Asks the driver to copy the data of a write into `buf`. The driver then delivers the request
@@ -94,7 +94,7 @@ pub struct Terms {
 
 /// A request that the kernel waits for.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldRequest {
     request: Result<BlockRequest, BlockError>,
     came_at: Instant,
 }
@@ -107,7 +107,7 @@ pub struct Engine<T, Q> {
     initiator: Initiator<T>,
     pool: BufPool,
     /// The requests, by their tags.
-    held: Vec<Option<Held>>,
+    held: Vec<Option<HeldRequest>>,
     /// The tags of the requests at the initiator, by the index of the request's ticket.
     tags: Vec<u16>,
     /// Requests that wait for a buffer, oldest first.
@@ -144,7 +144,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
 
     /// Takes a turn. Returns `None` once the device was stopped, or once the driver has refused a
     /// command.
-    pub fn turn(&mut self, now: Instant) -> Option<Turn> {
+    pub fn turn(&mut self, now: Instant) -> Option<TurnOutcome> {
         let (mut arrivals, mut freed) =
             (std::mem::take(&mut self.arrivals), std::mem::take(&mut self.freed));
         self.queue.poll(&mut arrivals, &mut freed);
@@ -166,7 +166,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
         let again = self.again.front().map(|(due, ..)| *due);
         let wake_at = [again, self.initiator.wake_at()].into_iter().flatten().min();
-        Some(Turn { progressed, wake_at })
+        Some(TurnOutcome { progressed, wake_at })
     }
 
     /// Returns the error number with which the driver refused a command; `None` if it refused none.
@@ -184,18 +184,18 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         let Arrival { tag, request, need } = arrival;
         match need {
             Need::Memory => {
-                self.held[usize::from(tag)] = Some(Held { request, came_at: now });
+                self.held[usize::from(tag)] = Some(HeldRequest { request, came_at: now });
                 self.waiting.push_back(tag);
             }
             // A write, with the data that it has waited for: less than was asked for if the kernel
             // could not copy all. It makes another request of the rest.
             Need::Service(Some(buf)) => {
                 let came_at = self.held[usize::from(tag)].map_or(now, |held| held.came_at);
-                self.held[usize::from(tag)] = Some(Held { request, came_at });
+                self.held[usize::from(tag)] = Some(HeldRequest { request, came_at });
                 self.start(now, tag, Some(buf));
             }
             Need::Service(None) => {
-                self.held[usize::from(tag)] = Some(Held { request, came_at: now });
+                self.held[usize::from(tag)] = Some(HeldRequest { request, came_at: now });
                 match request {
                     Ok(request) if request.data_bytes() > 0 => self.waiting.push_back(tag),
                     _ => self.start(now, tag, None),

@@ -1,15 +1,16 @@
 //! Events of the network: turns received bytes into replies, and replies into ended requests.
 
+use contract::ProtocolError::UnknownTag;
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Fatal, Frame, FrameHead, Insecurity, Instant, NetEvent, Notice,
-    Slot, Status, Tag,
+    Buf, CloseReason, ConnId, Dial, Frame, FrameHead, Instant, NetEvent, Notice, ProtocolError,
+    Slot, Status, Tag, TlsFailure,
 };
 use proto::reflex::ClientEvent;
 
 use super::Initiator;
 use super::interface::{Loss, Report, Ticket};
 use super::link::LinkState;
-use super::requests::{Flight, Work};
+use super::requests::{Flight, RequestBody};
 
 impl<T: Dial> Initiator<T> {
     pub(super) fn handle(&mut self, now: Instant, event: NetEvent) {
@@ -22,8 +23,8 @@ impl<T: Dial> Initiator<T> {
                 if let Some(link) = self.link_of(conn) {
                     self.links[link].heard = now;
                     let bytes = &buf.bytes()[..len];
-                    if !self.links[link].was_up && bytes == Insecurity::REFUSAL {
-                        let why = CloseReason::Insecure(Insecurity::Wanted);
+                    if !self.links[link].was_up && bytes == TlsFailure::REFUSAL {
+                        let why = CloseReason::Insecure(TlsFailure::Wanted);
                         self.hang_up(link, Loss::Network(why));
                     } else if let Err(fatal) = self.parse(now, link, bytes) {
                         self.hang_up(link, Loss::Protocol(fatal));
@@ -85,7 +86,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    fn parse(&mut self, now: Instant, link: usize, mut input: &[u8]) -> Result<(), Fatal> {
+    fn parse(&mut self, now: Instant, link: usize, mut input: &[u8]) -> Result<(), ProtocolError> {
         if let LinkState::Closing { .. } = self.links[link].state {
             return Ok(()); // What it still says does not matter.
         }
@@ -103,7 +104,7 @@ impl<T: Dial> Initiator<T> {
                         self.hang_up(link, Loss::Refused(status));
                         return Ok(());
                     }
-                    _ => return Err(Fatal::OutOfOrder),
+                    _ => return Err(ProtocolError::OutOfOrder),
                 },
                 ClientEvent::Info { tag, info } => {
                     let ticket = self.end_control(link, tag)?;
@@ -129,19 +130,25 @@ impl<T: Dial> Initiator<T> {
 
     /// Returns the request with this tag, which the server answers, and resets the link's failures.
     /// Fails if the request was not sent on this connection, or is answered already.
-    fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
+    fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), ProtocolError> {
         let owed = self.requests.owed(link, tag)?;
         self.links[link].failures = 0;
         Ok(owed)
     }
 
-    fn answer(&mut self, link: usize, tag: Tag, status: Status, body: usize) -> Result<(), Fatal> {
+    fn answer(
+        &mut self,
+        link: usize,
+        tag: Tag,
+        status: Status,
+        body: usize,
+    ) -> Result<(), ProtocolError> {
         let draining = self.links[link].draining;
         let (slot, flight) = self.owed(link, tag)?;
         let is_lent = flight.is_lent();
-        let Work::Data { command, .. } = flight.work else { return Err(Fatal::UnknownTag(tag)) };
+        let RequestBody::Data { command, .. } = flight.work else { return Err(UnknownTag(tag)) };
         if body != if status.is_ok() { command.reply_bytes() } else { 0 } {
-            return Err(Fatal::BadLength(body as u64));
+            return Err(ProtocolError::BadLength(body as u64));
         }
         if status == Status::Retry && draining && !is_lent && !self.requests.is_ordered(slot) {
             self.requests.put_back(slot);
@@ -155,12 +162,11 @@ impl<T: Dial> Initiator<T> {
     }
 
     fn take_body(&mut self, link: usize, bytes: &[u8], end: Option<Status>) {
-        let arriving = &mut self.links[link].arriving;
-        let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
-        let slot = *slot;
-        if let Work::Data { command, buf: Some(buf), .. } = self.requests.work(slot) {
+        let arriving = self.links[link].arriving;
+        let (slot, filled) = arriving.expect("a session yields a body behind its reply");
+        if let RequestBody::Data { command, buf: Some(buf), .. } = self.requests.work(slot) {
             let room = buf.prefix_mut(command.reply_bytes());
-            room[*filled..*filled + bytes.len()].copy_from_slice(bytes);
+            room[filled..filled + bytes.len()].copy_from_slice(bytes);
             self.copied += bytes.len() as u64;
         }
         self.body_came(link, bytes.len(), end);
@@ -169,12 +175,10 @@ impl<T: Dial> Initiator<T> {
     /// Counts `bytes` more received bytes of the read whose data is arriving on the link.
     fn body_came(&mut self, link: usize, bytes: usize, end: Option<Status>) {
         let arriving = &mut self.links[link].arriving;
-        let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
-        *filled += bytes;
-        if let Some(status) = end {
-            let slot = *slot;
-            *arriving = None;
-            self.finish(slot, status);
+        let (slot, filled) = arriving.take().expect("a session yields a body behind its reply");
+        match end {
+            Some(status) => self.finish(slot, status),
+            None => *arriving = Some((slot, filled + bytes)),
         }
     }
 
@@ -185,11 +189,10 @@ impl<T: Dial> Initiator<T> {
             let link = self.fillable[n];
             let owner = &self.links[link];
             let LinkState::Up { conn } = owner.state else { continue };
-            let Some((slot, at)) = owner.arriving.filter(|_| owner.filling.is_none()) else {
-                continue;
-            };
+            let arriving = owner.arriving.filter(|_| owner.filling.is_none());
+            let Some((slot, at)) = arriving else { continue };
             let bytes = owner.session.expects();
-            let Work::Data { buf: home, .. } = self.requests.work(slot) else { continue };
+            let RequestBody::Data { buf: home, .. } = self.requests.work(slot) else { continue };
             let Some(buf) = home.take() else { continue };
             match self.transport.receive_into(conn, buf, at, at + bytes) {
                 Ok(()) => self.links[link].filling = Some(slot),
@@ -215,7 +218,7 @@ impl<T: Dial> Initiator<T> {
                 Some(other) => unreachable!("a body was expected, not {other:?}"),
             }),
         };
-        let Work::Data { buf: home, .. } = self.requests.work(slot) else {
+        let RequestBody::Data { buf: home, .. } = self.requests.work(slot) else {
             unreachable!("only requests with data have a buffer")
         };
         *home = Some(buf);
@@ -240,10 +243,10 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    fn end_control(&mut self, link: usize, tag: Tag) -> Result<Ticket, Fatal> {
+    fn end_control(&mut self, link: usize, tag: Tag) -> Result<Ticket, ProtocolError> {
         let (slot, flight) = self.owed(link, tag)?;
-        if let Work::Data { .. } = flight.work {
-            return Err(Fatal::UnknownTag(tag));
+        if let RequestBody::Data { .. } = flight.work {
+            return Err(UnknownTag(tag));
         }
         self.requests.retire(slot);
         self.leave_if_drained(link);
@@ -254,10 +257,8 @@ impl<T: Dial> Initiator<T> {
     /// only for the client's end.
     fn leave_if_drained(&mut self, link: usize) {
         let owner = &self.links[link];
-        if owner.draining
-            && !self.requests.is_owed(link)
-            && let LinkState::Up { .. } = owner.state
-        {
+        let is_idle = owner.draining && !self.requests.is_owed(link);
+        if is_idle && let LinkState::Up { .. } = owner.state {
             self.hang_up(link, Loss::Network(CloseReason::Peer));
         }
     }

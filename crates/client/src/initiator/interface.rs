@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, Command, DIRECT_BYTES_MIN, Fatal, HelloReply, Insecurity, NamespaceId,
-    NamespaceInfo, Notice, Slot, Status, TenantReply,
+    Buf, CloseReason, Command, DIRECT_BYTES_MIN, HelloReply, NamespaceId, NamespaceInfo, Notice,
+    ProtocolError, Slot, Status, TenantReply, TlsFailure,
 };
 
 use crate::Durability;
@@ -106,7 +106,7 @@ pub enum Loss {
     /// The server answered the hello with this status.
     Refused(Status),
     /// The server broke the protocol.
-    Protocol(Fatal),
+    Protocol(ProtocolError),
     /// The server has sent nothing for too long although requests were unanswered.
     Silent,
 }
@@ -148,15 +148,15 @@ const EPROTONOSUPPORT: i32 = 93;
 
 /// Returns advice for a TLS connection that could not be opened; `None` if there is none for this
 /// reason.
-const fn advice(why: Insecurity) -> Option<&'static str> {
+const fn advice(why: TlsFailure) -> Option<&'static str> {
     match why {
         // Not where a handshake was broken off: whoever is on the way can do that.
-        Insecurity::Plain => {
+        TlsFailure::Plain => {
             Some("does its listener have TLS? without TLS, its address begins with reflex://")
         }
-        Insecurity::Wanted => Some("with TLS, its address begins with reflexs://"),
-        Insecurity::UnknownAuthority => Some("name the authority by ?ca=FILE, in PEM"),
-        Insecurity::WrongName => Some("say by ?name=NAME which one it has"),
+        TlsFailure::Wanted => Some("with TLS, its address begins with reflexs://"),
+        TlsFailure::UnknownAuthority => Some("name the authority by ?ca=FILE, in PEM"),
+        TlsFailure::WrongName => Some("say by ?name=NAME which one it has"),
         _ => None,
     }
 }
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn nobody_is_advised_to_go_without_tls_because_a_handshake_broke_off() {
         let said = |why| Loss::Network(CloseReason::Insecure(why)).to_string();
-        assert!(said(Insecurity::Plain).contains("reflex://"));
-        for why in [Insecurity::BrokenOff, Insecurity::Late, Insecurity::BadRecord] {
+        assert!(said(TlsFailure::Plain).contains("reflex://"));
+        for why in [TlsFailure::BrokenOff, TlsFailure::Late, TlsFailure::BadRecord] {
             assert!(!said(why).contains("reflex://"), "{}", said(why));
         }
     }

@@ -20,13 +20,13 @@ mod link;
 mod recovery;
 mod requests;
 
-use contract::{CloseReason, Control, Dial, Instant, NetEvent, Slot, Status};
+use contract::{CloseReason, ControlRequest, Dial, Instant, NetEvent, Slot, Status};
 use proto::reflex::ClientSession;
 
 use crate::random::Random;
 pub use interface::{Done, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 use link::{Link, LinkState};
-use requests::{Requests, Work};
+use requests::{RequestBody, Requests};
 
 /// Maximum number of transport events that one turn of the initiator processes.
 const EVENTS_MAX: usize = 256;
@@ -141,7 +141,7 @@ impl<T: Dial> Initiator<T> {
             Some(buf) => assert!(buf.capacity() >= command.buffer_bytes(), "the buffer is small"),
             None => assert!(command.payload_bytes() == 0, "a payload is missing"),
         }
-        let work = Work::Data { command, stream, namespace, buf };
+        let work = RequestBody::Data { command, stream, namespace, buf };
         Ok(self.enlist(now, link, work))
     }
 
@@ -154,12 +154,12 @@ impl<T: Dial> Initiator<T> {
         &mut self,
         now: Instant,
         link: Option<usize>,
-        control: Control,
-    ) -> Result<Ticket, Control> {
+        control: ControlRequest,
+    ) -> Result<Ticket, ControlRequest> {
         if self.requests.room() == 0 {
             return Err(control);
         }
-        Ok(self.enlist(now, link, Work::Control(Box::new(control))))
+        Ok(self.enlist(now, link, RequestBody::Control(Box::new(control))))
     }
 
     /// Charges later requests on a connection to the tenant with this handle, which is from the
@@ -174,7 +174,7 @@ impl<T: Dial> Initiator<T> {
         self.links[link].session.charged()
     }
 
-    fn enlist(&mut self, now: Instant, link: Option<usize>, work: Work) -> Ticket {
+    fn enlist(&mut self, now: Instant, link: Option<usize>, work: RequestBody) -> Ticket {
         let link = link.unwrap_or_else(|| self.least_loaded());
         let slot = self.requests.insert(link, work);
         let is_first = self.links[link].is_open() && !self.requests.has_ready(link);
@@ -287,7 +287,7 @@ impl<T: Dial> Initiator<T> {
     fn issue(&mut self, now: Instant, link: usize, slot: Slot) {
         let Link { state, session, .. } = &mut self.links[link];
         let LinkState::Up { conn } = *state else { unreachable!("only open connections send") };
-        if let Work::Control(_) = self.requests.work(slot) {
+        if let RequestBody::Control(_) = self.requests.work(slot) {
             if let Some(heads) = self.requests.heads(slot, session) {
                 self.owe(now, link, slot);
                 self.send_heads(now, conn, heads);

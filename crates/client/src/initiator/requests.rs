@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    Buf, Command, Control, Fatal, Frame, FrameHead, Kind, NamespaceId, Slot, SlotTable, Status,
-    Tag, TenantReply,
+    Buf, Command, ControlRequest, Frame, FrameHead, IoKind, NamespaceId, ProtocolError, Slot,
+    SlotTable, Status, Tag, TenantReply,
 };
 use proto::reflex::ClientSession;
 
@@ -65,7 +65,7 @@ pub(super) struct Flight {
     link: usize,
     /// Position in the order of submission.
     order: u64,
-    pub(super) work: Work,
+    pub(super) work: RequestBody,
     /// `true` if the request was sent on the present connection.
     sent: bool,
     /// Number of times the request was sent on earlier connections.
@@ -88,7 +88,9 @@ impl Flight {
     /// Returns the final status of a request whose last copy ended with this status.
     fn outcome(&self, status: Status) -> Status {
         match self.work {
-            Work::Data { command, .. } if self.reissues > 0 && command.kind() == Kind::Write => {
+            RequestBody::Data { command, .. }
+                if self.reissues > 0 && command.kind() == IoKind::Write =>
+            {
                 status.of_repeated_change()
             }
             _ => status,
@@ -97,25 +99,25 @@ impl Flight {
 }
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum RequestBody {
     Data { command: Command, stream: u8, namespace: Option<NamespaceId>, buf: Option<Buf> },
-    Control(Box<Control>),
+    Control(Box<ControlRequest>),
 }
 
-impl Work {
+impl RequestBody {
     /// Returns the command of a request, and the stream in which barriers order the request.
     /// Returns `None` for a request about the connection.
     fn place(&self) -> Option<(Command, u8)> {
         match *self {
-            Work::Data { command, stream, .. } => Some((command, stream)),
-            Work::Control(_) => None,
+            RequestBody::Data { command, stream, .. } => Some((command, stream)),
+            RequestBody::Control(_) => None,
         }
     }
 
     /// Returns `true` if a request that may have been carried out already may be sent again.
     fn may_repeat(&self, fenced: bool) -> bool {
         match self {
-            Work::Data { command, .. } => match command {
+            RequestBody::Data { command, .. } => match command {
                 Command::Read(_) | Command::Compare(_) => true,
                 Command::Write { .. }
                 | Command::Flush
@@ -126,8 +128,8 @@ impl Work {
                     false
                 }
             },
-            Work::Control(control) => {
-                matches!(**control, Control::Info { .. } | Control::Ping { .. })
+            RequestBody::Control(control) => {
+                matches!(**control, ControlRequest::Info { .. } | ControlRequest::Ping { .. })
             }
         }
     }
@@ -196,12 +198,12 @@ impl Requests {
     }
 
     /// Returns the content of a request in flight: its command and buffer, or its control message.
-    pub(super) fn work(&mut self, slot: Slot) -> &mut Work {
+    pub(super) fn work(&mut self, slot: Slot) -> &mut RequestBody {
         &mut self.flights.get(slot).work
     }
 
     /// Adds a request, which is to be queued or sent next. There must be room.
-    pub(super) fn insert(&mut self, link: usize, work: Work) -> Slot {
+    pub(super) fn insert(&mut self, link: usize, work: RequestBody) -> Slot {
         let order = self.order;
         self.order += 1;
         self.queues[link].load += 1;
@@ -252,7 +254,7 @@ impl Requests {
     /// session refuses the request, which the next turn ends.
     pub(super) fn frame(&mut self, slot: Slot, session: &mut ClientSession) -> Option<Frame> {
         let flight = self.flights.get(slot);
-        let Work::Data { command, stream, namespace, buf } = &mut flight.work else {
+        let RequestBody::Data { command, stream, namespace, buf } = &mut flight.work else {
             unreachable!("the caller looked")
         };
         if *command == Command::Flush {
@@ -285,18 +287,20 @@ impl Requests {
         slot: Slot,
         session: &mut ClientSession,
     ) -> Option<Vec<FrameHead>> {
-        let Work::Control(control) = &mut self.flights.get(slot).work else {
+        let RequestBody::Control(control) = &mut self.flights.get(slot).work else {
             unreachable!("the caller looked")
         };
         let tag = tag_of(slot);
         match &mut **control {
-            Control::Hello(hello) => hello.tag = tag,
-            Control::Register(register) | Control::Renegotiate(register) => register.tag = tag,
-            Control::Info { tag: place, .. }
-            | Control::Find { tag: place, .. }
-            | Control::List { tag: place }
-            | Control::Unregister { tag: place, .. }
-            | Control::Ping { tag: place } => *place = tag,
+            ControlRequest::Hello(hello) => hello.tag = tag,
+            ControlRequest::Register(register) | ControlRequest::Renegotiate(register) => {
+                register.tag = tag
+            }
+            ControlRequest::Info { tag: place, .. }
+            | ControlRequest::Find { tag: place, .. }
+            | ControlRequest::List { tag: place }
+            | ControlRequest::Unregister { tag: place, .. }
+            | ControlRequest::Ping { tag: place } => *place = tag,
         }
         session.control(control).map_err(|status| self.refused.push((slot, status))).ok()
     }
@@ -313,13 +317,17 @@ impl Requests {
 
     /// Returns the request with this tag. Fails if it was not sent on this connection, or is
     /// answered already.
-    pub(super) fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
-        let slot = slot_of(tag).ok_or(Fatal::UnknownTag(tag))?;
+    pub(super) fn owed(
+        &mut self,
+        link: usize,
+        tag: Tag,
+    ) -> Result<(Slot, &mut Flight), ProtocolError> {
+        let slot = slot_of(tag).ok_or(ProtocolError::UnknownTag(tag))?;
         match self.flights.find(slot) {
             Some(flight) if flight.link == link && flight.sent && flight.answer.is_none() => {
                 Ok((slot, flight))
             }
-            _ => Err(Fatal::UnknownTag(tag)),
+            _ => Err(ProtocolError::UnknownTag(tag)),
         }
     }
 
@@ -342,7 +350,7 @@ impl Requests {
         let flight = self.flights.get(slot);
         flight.lent = None;
         let answer = flight.answer.take();
-        let Work::Data { buf: home, .. } = &mut flight.work else {
+        let RequestBody::Data { buf: home, .. } = &mut flight.work else {
             unreachable!("only requests with data lend a payload")
         };
         *home = Some(buf);
@@ -365,16 +373,18 @@ impl Requests {
         }
         let flight = self.retire(slot);
         let status = match &flight.work {
-            Work::Data { command: Command::Flush, .. } if status.is_ok() => {
+            RequestBody::Data { command: Command::Flush, .. } if status.is_ok() => {
                 self.durability.end_flush(flight.span)
             }
             _ => flight.outcome(status),
         };
         match flight.work {
-            Work::Data { command, buf, .. } => {
+            RequestBody::Data { command, buf, .. } => {
                 self.done.push(Done { ticket: Ticket(slot), command, status, buf });
             }
-            Work::Control(control) => self.report(unanswered(Ticket(slot), &control, status)),
+            RequestBody::Control(control) => {
+                self.report(unanswered(Ticket(slot), &control, status))
+            }
         }
         flight.sent.then_some(flight.link)
     }
@@ -545,13 +555,17 @@ fn is_open_change(command: Command) -> bool {
 }
 
 /// Returns the report of a control request that ended without an answer.
-fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
+fn unanswered(ticket: Ticket, control: &ControlRequest, status: Status) -> Report {
     match control {
-        Control::Info { .. } | Control::Find { .. } => Report::Info(ticket, Err(status)),
-        Control::Ping { .. } | Control::List { .. } | Control::Hello(_) => {
+        ControlRequest::Info { .. } | ControlRequest::Find { .. } => {
+            Report::Info(ticket, Err(status))
+        }
+        ControlRequest::Ping { .. } | ControlRequest::List { .. } | ControlRequest::Hello(_) => {
             Report::Pong(ticket, status)
         }
-        Control::Register(_) | Control::Renegotiate(_) | Control::Unregister { .. } => {
+        ControlRequest::Register(_)
+        | ControlRequest::Renegotiate(_)
+        | ControlRequest::Unregister { .. } => {
             Report::Tenant(ticket, status, TenantReply::default())
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use contract::{BLOCK_BYTES, Buf, BufPool, Command, Instant, Kind, Range, Status};
+use contract::{BLOCK_BYTES, Buf, BufPool, Command, Instant, IoKind, Range, Status};
 
 use super::arrivals::{Arrival, Arrivals};
 use super::path::{Ended, Path};
@@ -329,7 +329,7 @@ impl<P: Path> Generator<P> {
     fn submit(&mut self, now: Instant, intended: Instant, lane: usize, command: Command) {
         let bytes = self.shape.request_bytes;
         let lba = command.range().expect("reads and writes have a range").lba;
-        let is_read = command.kind() == Kind::Read;
+        let is_read = command.kind() == IoKind::Read;
         let needs_buffer =
             !is_read || self.verifier.is_some() || self.path.reads_need_buffers(bytes);
         let mut buf = needs_buffer
@@ -381,7 +381,7 @@ impl<P: Path> Generator<P> {
         let Some(verifier) = &mut self.verifier else { return };
         let bytes = self.shape.request_bytes;
         let lba = flight.command.range().expect("reads and writes have a range").lba;
-        if flight.command.kind() != Kind::Read {
+        if flight.command.kind() != IoKind::Read {
             verifier.end_write(lba, bytes, status);
         } else if status.is_ok() {
             let data = &buf.expect("verified reads have a buffer").bytes()[..bytes];

@@ -18,16 +18,16 @@ pub enum Pattern {
     },
 }
 
-/// A generator of the places that a load visits. Places divide the load's range into pieces as large
-/// as a request, numbered from zero.
+/// A generator of the places that a load visits. Places divide the load's range into pieces as
+/// large as a request, numbered from zero.
 #[derive(Clone, Debug)]
 pub struct Places {
     count: u64,
-    kind: Kind,
+    kind: PatternState,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PatternState {
     Random,
     Sequential { next: u64 },
     Zipf { zipf: Zipf, stride: u64 },
@@ -38,10 +38,10 @@ impl Places {
     pub fn new(pattern: Pattern, count: u64) -> Self {
         assert!(count > 0, "there is a place to draw");
         let kind = match pattern {
-            Pattern::Random => Kind::Random,
-            Pattern::Sequential => Kind::Sequential { next: 0 },
+            Pattern::Random => PatternState::Random,
+            Pattern::Sequential => PatternState::Sequential { next: 0 },
             Pattern::Zipf { theta } => {
-                Kind::Zipf { zipf: Zipf::new(count, theta), stride: stride(count) }
+                PatternState::Zipf { zipf: Zipf::new(count, theta), stride: stride(count) }
             }
         };
         Places { count, kind }
@@ -51,13 +51,13 @@ impl Places {
     pub fn draw(&mut self, random: &mut Random) -> u64 {
         let count = self.count;
         match &mut self.kind {
-            Kind::Random => random.below(count),
-            Kind::Sequential { next } => {
+            PatternState::Random => random.below(count),
+            PatternState::Sequential { next } => {
                 let place = *next;
                 *next = if place + 1 == count { 0 } else { place + 1 };
                 place
             }
-            Kind::Zipf { zipf, stride } => {
+            PatternState::Zipf { zipf, stride } => {
                 let rank = zipf.draw(random) - 1;
                 (u128::from(rank) * u128::from(*stride) % u128::from(count)) as u64
             }

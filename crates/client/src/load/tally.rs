@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::Kind;
+use contract::IoKind;
 use hdrhistogram::Histogram;
 
 /// Maximum recorded latency: an hour, in nanoseconds. Longer latencies count as this one.
@@ -62,10 +62,10 @@ impl Tally {
         Tally { read, write, probe, errors: 0, verify_failures: 0 }
     }
 
-    pub(super) fn side(&mut self, kind: Kind) -> &mut Side {
+    pub(super) fn side(&mut self, kind: IoKind) -> &mut Side {
         match kind {
-            Kind::Read => &mut self.read,
-            Kind::Write | Kind::Exchange | Kind::Other => &mut self.write,
+            IoKind::Read => &mut self.read,
+            IoKind::Write | IoKind::Exchange | IoKind::Other => &mut self.write,
         }
     }
 

@@ -71,7 +71,7 @@ enum Phase {
 
 /// A connection to the export, with its requests in flight.
 #[derive(Debug)]
-struct Line {
+struct ExportConnection {
     /// The transport's identifier of the connection; `None` without a connection.
     conn: Option<ConnId>,
     session: NbdClient,
@@ -100,7 +100,7 @@ pub struct Attachment<T> {
     transport: T,
     options: AttachmentOptions,
     phase: Phase,
-    lines: Vec<Line>,
+    lines: Vec<ExportConnection>,
     /// Time at which the server last sent anything.
     heard: Instant,
     /// Number of losses and failed attempts since the connections were last up.
@@ -115,7 +115,7 @@ pub struct Attachment<T> {
 impl<T: Dial> Attachment<T> {
     /// Returns an attachment over `transport`. It opens its connections in its first turn.
     pub fn new(transport: T, options: AttachmentOptions) -> Self {
-        let line = |_| Line {
+        let line = |_| ExportConnection {
             conn: None,
             session: options.session(),
             flights: (0..options.queue_depth).map(|_| None).collect(),
@@ -212,7 +212,7 @@ impl<T: Dial> Attachment<T> {
 
     /// Sends the messages by which a session chooses the export.
     fn speak(&mut self, now: Instant, line: usize) {
-        if let Line { conn: Some(conn), session, .. } = &mut self.lines[line] {
+        if let ExportConnection { conn: Some(conn), session, .. } = &mut self.lines[line] {
             for head in session.speech() {
                 self.transport.send(now, *conn, Frame::bare(head));
             }
@@ -251,7 +251,7 @@ impl<T: Dial> Attachment<T> {
         let key = address(&buf);
         let found = (0..self.lines.len()).find_map(|n| Some((n, self.lines[n].lent_at(key)?)));
         let (line, place) = found.expect("the transport gives back what it was lent");
-        let Line { flights, lent, .. } = &mut self.lines[line];
+        let ExportConnection { flights, lent, .. } = &mut self.lines[line];
         let cookie = lent.remove(place).expect("it was found");
         let flight = flights[cookie].as_mut().expect("it was found");
         flight.buf = Some(buf);
@@ -320,7 +320,7 @@ impl<T: Dial> Attachment<T> {
     }
 }
 
-impl Line {
+impl ExportConnection {
     /// Returns the position in `lent` of the payload at this address.
     fn lent_at(&self, address: usize) -> Option<usize> {
         self.lent.iter().position(|cookie| {
@@ -353,7 +353,7 @@ impl<T: Dial> Path for Attachment<T> {
         if self.in_flight == 0 {
             self.heard = now;
         }
-        let Line { conn, session, flights, vacant, lent } = &mut self.lines[lane];
+        let ExportConnection { conn, session, flights, vacant, lent } = &mut self.lines[lane];
         let cookie = vacant.pop().expect("the caller asked for room on this lane");
         let mut flight = Flight { command, buf, lent: None, answer: None };
         let encoded = session.request(cookie as u64, command);

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use contract::{
-    Buf, CloseReason, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Insecurity, Instant,
-    NetEvent, Status,
+    Buf, CloseReason, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Instant, NetEvent, Status,
+    TlsFailure,
 };
-use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, Ready, Refusal};
+use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, ReadyToTransfer, Refusal};
 
 use super::connection::{CommandId, Flight, QueueConnection};
 use super::report::{HostLoss, HostReport, Patience};
@@ -155,8 +155,8 @@ impl<T: Dial> Host<T> {
                     self.heard = now;
                     let bytes = &buf.bytes()[..len];
                     let rises = matches!(self.phase, HostPhase::Rising { .. });
-                    if rises && bytes == Insecurity::REFUSAL {
-                        let why = CloseReason::Insecure(Insecurity::Wanted);
+                    if rises && bytes == TlsFailure::REFUSAL {
+                        let why = CloseReason::Insecure(TlsFailure::Wanted);
                         self.fall(HostLoss::network(why));
                     } else if let Err(refusal) = self.parse(now, line, bytes) {
                         self.fall(HostLoss::Refused(refusal));
@@ -320,7 +320,12 @@ impl<T: Dial> Host<T> {
     }
 
     /// Sends a write's payload, which the server has asked for.
-    fn send_payload(&mut self, now: Instant, line: usize, ready: &Ready) -> Result<(), Refusal> {
+    fn send_payload(
+        &mut self,
+        now: Instant,
+        line: usize,
+        ready: &ReadyToTransfer,
+    ) -> Result<(), Refusal> {
         let QueueConnection { conn, queue, flights, lent, .. } = &mut self.lines[line];
         let flight = flights[usize::from(ready.cid)].as_mut().expect("as above");
         let bytes = flight.command.payload_bytes();

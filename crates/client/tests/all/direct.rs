@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, Buf, CloseReason, Command, ConnId, Control, Dial, Event, Frame, Geometry, Instant,
-    NamespaceId, NetEvent, Peer, Range, Reply, SPEECH_BYTES_MAX, Session, Status, Streams,
+    BLOCK_BYTES, Buf, CloseReason, Command, ConnId, ControlRequest, Dial, Frame, Geometry, Instant,
+    NamespaceId, NetEvent, Peer, Range, Reply, SPEECH_BYTES_MAX, Session, SessionEvent, Status,
+    Streams,
 };
 use nearflash_client::load::{Ended, Path, Remote};
 use nearflash_client::nvme::{Digests, Host, HostOptions, Patience};
@@ -26,7 +27,7 @@ const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
 const DEPTH: u16 = 8;
 
 /// A connection of the test's network, as bytes under way in both directions.
-struct Line {
+struct TestConnection {
     conn: ConnId,
     is_open: bool,
     /// Bytes that the client has sent and the server has not read.
@@ -40,7 +41,7 @@ struct Line {
 /// A network that the test controls.
 #[derive(Default)]
 struct Wire {
-    lines: Vec<Line>,
+    lines: Vec<TestConnection>,
     events: VecDeque<NetEvent>,
     /// Number of receive buffers that are lent.
     lent: usize,
@@ -53,7 +54,8 @@ struct Wire {
 impl Wire {
     /// Delivers one receive of at most `most` bytes, and the bytes after a payload.
     fn arrive(&mut self, line: usize, most: usize) {
-        let Line { conn, coming, target, is_open: true, .. } = &mut self.lines[line] else {
+        let TestConnection { conn, coming, target, is_open: true, .. } = &mut self.lines[line]
+        else {
             return;
         };
         let mut bytes: Vec<u8> = coming.drain(..most.min(coming.len())).collect();
@@ -76,7 +78,7 @@ impl Wire {
     }
 
     fn end(&mut self, line: usize, reason: CloseReason) {
-        let Line { conn, target, is_open, .. } = &mut self.lines[line];
+        let TestConnection { conn, target, is_open, .. } = &mut self.lines[line];
         if !std::mem::replace(is_open, false) {
             return;
         }
@@ -87,7 +89,7 @@ impl Wire {
         self.events.push_back(NetEvent::Closed { conn, reason });
     }
 
-    fn line(&mut self, conn: ConnId) -> Option<&mut Line> {
+    fn line(&mut self, conn: ConnId) -> Option<&mut TestConnection> {
         self.lines.iter_mut().find(|line| line.conn == conn && line.is_open)
     }
 }
@@ -152,7 +154,7 @@ impl Dial for Net {
         let mut wire = self.0.borrow_mut();
         let conn = ConnId { index: wire.lines.len() as u32, generation: 7 };
         let (said, coming) = (Vec::new(), VecDeque::new());
-        wire.lines.push(Line { conn, is_open: true, said, coming, target: None });
+        wire.lines.push(TestConnection { conn, is_open: true, said, coming, target: None });
         let peer = Peer::Local { uid: 0 };
         wire.events.push_back(NetEvent::opened(conn, peer, None));
         conn
@@ -178,20 +180,20 @@ fn serve(session: &mut impl Session, mut input: &[u8]) -> Vec<u8> {
         let (reply, body) = match session.next_event(&mut input).expect("a client that speaks well")
         {
             None => return said,
-            Some(Event::Request(request)) => {
+            Some(SessionEvent::Request(request)) => {
                 let (tag, command) = (request.tag, request.command);
                 let body = command.range().map_or(Vec::new(), stored);
                 (Reply::Done { tag, command, status: Status::Ok }, body)
             }
-            Some(Event::Control(control)) => {
-                let Control::Hello(hello) = *control else { panic!("{control:?}") };
+            Some(SessionEvent::Control(control)) => {
+                let ControlRequest::Hello(hello) = *control else { panic!("{control:?}") };
                 let granted = contract::HelloReply {
                     checksums: hello.checksums,
                     ..contract::HelloReply::default()
                 };
                 (Reply::Hello { tag: hello.tag, status: Status::Ok, reply: granted }, Vec::new())
             }
-            Some(Event::Own) => {
+            Some(SessionEvent::Own) => {
                 session.attend(Instant::ZERO).expect("nothing ends");
                 let mut room = vec![0; SPEECH_BYTES_MAX];
                 while session.unsaid() > 0 {
@@ -200,7 +202,7 @@ fn serve(session: &mut impl Session, mut input: &[u8]) -> Vec<u8> {
                 }
                 continue;
             }
-            Some(Event::Fenced(_) | Event::Attached(_)) => continue,
+            Some(SessionEvent::Fenced(_) | SessionEvent::Attached(_)) => continue,
             Some(other) => panic!("{other:?}"),
         };
         let head = session.reply(&reply, &body).expect("there is an answer");
@@ -211,9 +213,9 @@ fn serve(session: &mut impl Session, mut input: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Debug)]
-struct Around;
+struct TestEnvironment;
 
-impl Environment for Around {
+impl Environment for TestEnvironment {
     fn wake(&self, _worker: u16) {}
     fn compute(&self) {}
     fn random(&self, bytes: &mut [u8]) {
@@ -237,40 +239,40 @@ fn fabric() -> std::sync::Arc<Fabric> {
     let port = Port::plain(PortId(1), "127.0.0.1");
     let config =
         Config { workers: 1, ports: vec![port], subsystems: vec![subsystem], ..Config::default() };
-    Fabric::new(&config, Instant::ZERO, Box::new(Around)).unwrap()
+    Fabric::new(&config, Instant::ZERO, Box::new(TestEnvironment)).unwrap()
 }
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Speech {
+enum TestProtocol {
     Reflex { version: Version, checksums: bool },
     Nvme(Digests),
 }
 
-impl Speech {
-    fn all() -> Vec<Speech> {
-        let reflex = |version, checksums| Speech::Reflex { version, checksums };
+impl TestProtocol {
+    fn all() -> Vec<TestProtocol> {
+        let reflex = |version, checksums| TestProtocol::Reflex { version, checksums };
         let mut all = vec![
             reflex(Version::One, false),
             reflex(Version::Two, false),
             reflex(Version::Two, true),
         ];
         for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
-            all.push(Speech::Nvme(Digests { header, data }));
+            all.push(TestProtocol::Nvme(Digests { header, data }));
         }
         all
     }
 
     fn is_checked(self) -> bool {
         match self {
-            Speech::Reflex { checksums, .. } => checksums,
-            Speech::Nvme(digests) => digests.data,
+            TestProtocol::Reflex { checksums, .. } => checksums,
+            TestProtocol::Nvme(digests) => digests.data,
         }
     }
 
     /// Returns the number of connections that carry no requests.
     fn admin_lines(self) -> usize {
-        if let Speech::Nvme(_) = self { 1 } else { 0 }
+        if let TestProtocol::Nvme(_) = self { 1 } else { 0 }
     }
 }
 
@@ -279,7 +281,7 @@ type Server = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 
 /// The client under test, its network and its servers.
 struct World {
-    speech: Speech,
+    speech: TestProtocol,
     wire: Rc<RefCell<Wire>>,
     path: Box<dyn Path>,
     /// The servers, by line.
@@ -294,12 +296,12 @@ struct World {
 impl World {
     /// Returns a world with `lanes` lanes, all connected. Data of at least `direct_min` bytes is
     /// received directly.
-    fn new(speech: Speech, lanes: usize, direct_min: usize) -> World {
+    fn new(speech: TestProtocol, lanes: usize, direct_min: usize) -> World {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let net = Net(wire.clone());
         let in_flight_max = lanes * usize::from(DEPTH);
         let path: Box<dyn Path> = match speech {
-            Speech::Reflex { version, checksums } => {
+            TestProtocol::Reflex { version, checksums } => {
                 let options = Options {
                     connections: lanes,
                     in_flight_max,
@@ -311,7 +313,7 @@ impl World {
                 };
                 Box::new(Remote::new(Initiator::new(net, options), None, false))
             }
-            Speech::Nvme(digests) => {
+            TestProtocol::Nvme(digests) => {
                 let options = HostOptions {
                     subsystem: SUBSYSTEM.to_owned(),
                     host: "nqn.2026-01.io.nearflash:host".to_owned(),
@@ -346,11 +348,11 @@ impl World {
 
     fn server(&self, conn: ConnId) -> Server {
         match self.speech {
-            Speech::Reflex { .. } => {
+            TestProtocol::Reflex { .. } => {
                 let mut session = ServerSession::new();
                 Box::new(move |bytes| serve(&mut session, bytes))
             }
-            Speech::Nvme(_) => {
+            TestProtocol::Nvme(_) => {
                 let mut session = ControllerSession::new(self.desk.clone(), PortId(1), conn);
                 Box::new(move |bytes| serve(&mut session, bytes))
             }
@@ -380,7 +382,7 @@ impl World {
             self.turn();
             let mut wire = self.wire.borrow_mut();
             let lines = wire.lines.len();
-            let is_coming = |line: &Line| line.is_open && !line.coming.is_empty();
+            let is_coming = |line: &TestConnection| line.is_open && !line.coming.is_empty();
             if wire.events.is_empty() && !wire.lines.iter().any(is_coming) {
                 return;
             }
@@ -427,7 +429,7 @@ impl World {
 
 #[test]
 fn data_may_be_cut_at_every_byte() {
-    for speech in Speech::all() {
+    for speech in TestProtocol::all() {
         let mut world = World::new(speech, 1, 1);
         let line = world.last();
         for at in 0.. {
@@ -453,7 +455,7 @@ fn data_may_be_cut_at_every_byte() {
 
 #[test]
 fn every_byte_may_come_alone() {
-    for speech in Speech::all() {
+    for speech in TestProtocol::all() {
         let mut world = World::new(speech, 1, 1);
         let line = world.last();
         for _ in 0..world.ask_for_two() {
@@ -468,7 +470,7 @@ fn every_byte_may_come_alone() {
 
 #[test]
 fn pieces_of_any_length_and_refusals_lose_nothing() {
-    for (speech, seed) in Speech::all().into_iter().zip(1..) {
+    for (speech, seed) in TestProtocol::all().into_iter().zip(1..) {
         let mut random = Random::new(seed);
         let mut world = World::new(speech, 2, 700);
         let (mut sent, mut ended) = (0, 0);
@@ -499,7 +501,7 @@ fn pieces_of_any_length_and_refusals_lose_nothing() {
 
 #[test]
 fn damaged_data_is_found_out() {
-    for speech in Speech::all().into_iter().filter(|speech| speech.is_checked()) {
+    for speech in TestProtocol::all().into_iter().filter(|speech| speech.is_checked()) {
         let mut world = World::new(speech, 1, 1);
         let line = world.last();
         world.ask_for_two();
@@ -514,7 +516,7 @@ fn damaged_data_is_found_out() {
 
 /// The event that ends a connection while the transport has a read's buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Blow {
+enum ConnectionFault {
     Reset,
     Silence,
     /// The server breaks the protocol, in the same receive in which it ends the payload.
@@ -523,8 +525,12 @@ enum Blow {
 
 #[test]
 fn a_connection_that_ends_gives_the_buffer_back() {
-    for speech in Speech::all() {
-        for (blow, at) in [(Blow::Reset, 100), (Blow::Silence, 300), (Blow::Nonsense, 700)] {
+    for speech in TestProtocol::all() {
+        for (blow, at) in [
+            (ConnectionFault::Reset, 100),
+            (ConnectionFault::Silence, 300),
+            (ConnectionFault::Nonsense, 700),
+        ] {
             let mut world = World::new(speech, 1, 1);
             let line = world.last();
             let around = (world.ask_for_two() - 3 * BLOCK_BYTES) / 2;
@@ -532,13 +538,15 @@ fn a_connection_that_ends_gives_the_buffer_back() {
             world.turn();
             assert!(world.wire.borrow().lines[line].target.is_some(), "{speech:?} {blow:?}");
             match blow {
-                Blow::Reset => world.wire.borrow_mut().end(line, CloseReason::Reset(104)),
-                Blow::Silence => {
+                ConnectionFault::Reset => {
+                    world.wire.borrow_mut().end(line, CloseReason::Reset(104))
+                }
+                ConnectionFault::Silence => {
                     let coming = &mut world.wire.borrow_mut().lines[line].coming;
                     coming.clear();
                     world.now = world.now + Duration::from_secs(31);
                 }
-                Blow::Nonsense => {
+                ConnectionFault::Nonsense => {
                     let wire = &mut world.wire.borrow_mut();
                     let coming = &mut wire.lines[line].coming;
                     coming.truncate(around + 2 * BLOCK_BYTES - at);
@@ -555,10 +563,10 @@ fn a_connection_that_ends_gives_the_buffer_back() {
             let ends = world.check();
             let lost = Status::ConnectionLost;
             match speech {
-                Speech::Nvme(_) => {
+                TestProtocol::Nvme(_) => {
                     assert!(ends.ends_with(&[lost]), "{speech:?} {blow:?}: {ends:?}");
                 }
-                Speech::Reflex { .. } => {
+                TestProtocol::Reflex { .. } => {
                     assert_eq!(ends, [Status::Ok; 2], "{speech:?} {blow:?}: reads are sent again");
                 }
             }

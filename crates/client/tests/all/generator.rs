@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{Buf, BufPool, Command, Instant, Kind, Status};
+use contract::{Buf, BufPool, Command, Instant, IoKind, Status};
 use nearflash_client::load::{Arrival, Ended, Generator, Pace, Path, Pattern, Shape, Tally};
 
 /// A path that serves each request after `delay`, and nothing during its stall. The path keeps
@@ -56,7 +56,7 @@ impl Fake {
         let mut at = range.lba as usize * 512;
         let Some(buf) = buf else { return Status::Ok };
         match command.kind() {
-            Kind::Read => {
+            IoKind::Read => {
                 if self.fault == Fault::WrongAddress {
                     at = (at + range.bytes()) % CAPACITY;
                 }

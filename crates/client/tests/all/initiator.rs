@@ -1,9 +1,9 @@
 //! Tests of the initiator against a network that the test controls.
 
-use crate::support::{Seen, World, filled};
+use crate::support::{ReceivedRequest, World, filled};
 use contract::{
-    CloseReason, Command, Control, Event, Fatal, NamespaceInfo, Notice, Range, Reply, Rights,
-    Status,
+    CloseReason, Command, ControlRequest, NamespaceInfo, Notice, ProtocolError, Range, Reply,
+    Rights, SessionEvent, Status,
 };
 use nearflash_client::{Loss, Op, Options, Report, Version};
 
@@ -449,17 +449,17 @@ fn a_refused_barrier_is_not_sent_again_behind_what_followed_it() {
 }
 
 /// The reaction of a misbehaving server to a read.
-type Act = fn(&mut World, contract::ConnId, &Seen);
+type Act = fn(&mut World, contract::ConnId, &ReceivedRequest);
 
 #[test]
 fn nonsense_from_the_server_ends_the_connection_and_nothing_else() {
     let wrong: [(&str, Act); 4] = [
         ("no such request", |world, conn, seen| {
-            let seen = Seen { tag: seen.tag + 1, ..seen.clone() };
+            let seen = ReceivedRequest { tag: seen.tag + 1, ..seen.clone() };
             world.end(conn, &seen, Status::Ok, &[0; 512]);
         }),
         ("too little data", |world, conn, seen| {
-            let seen = Seen { command: write(1), ..seen.clone() };
+            let seen = ReceivedRequest { command: write(1), ..seen.clone() };
             world.end(conn, &seen, Status::Ok, &[]);
         }),
         ("not the protocol", |world, conn, _| world.receive(conn, &[0xff; 64])),
@@ -479,10 +479,10 @@ fn nonsense_from_the_server_ends_the_connection_and_nothing_else() {
                 report,
                 Report::Lost {
                     why: Loss::Protocol(
-                        Fatal::UnknownTag(_)
-                            | Fatal::BadLength(_)
-                            | Fatal::BadMagic(_)
-                            | Fatal::BadOpcode(_)
+                        ProtocolError::UnknownTag(_)
+                            | ProtocolError::BadLength(_)
+                            | ProtocolError::BadMagic(_)
+                            | ProtocolError::BadOpcode(_)
                     ),
                     ..
                 }
@@ -513,16 +513,16 @@ fn controls_are_answered_and_lost_registrations_are_told() {
     let ticket = |world: &mut World, control| {
         world.initiator.control(world.now, None, control).expect("there is room")
     };
-    let info = ticket(&mut world, Control::Info { tag: 0, namespace: None });
-    let ping = ticket(&mut world, Control::Ping { tag: 0 });
-    let unregister = ticket(&mut world, Control::Unregister { tag: 0, tenant: 4 });
+    let info = ticket(&mut world, ControlRequest::Info { tag: 0, namespace: None });
+    let ping = ticket(&mut world, ControlRequest::Ping { tag: 0 });
+    let unregister = ticket(&mut world, ControlRequest::Unregister { tag: 0, tenant: 4 });
     let mut tags = Vec::new();
     world.serve(conn, |event| {
-        if let Event::Control(control) = event {
+        if let SessionEvent::Control(control) = event {
             tags.push(match *control {
-                Control::Info { tag, .. }
-                | Control::Ping { tag }
-                | Control::Unregister { tag, .. } => tag,
+                ControlRequest::Info { tag, .. }
+                | ControlRequest::Ping { tag }
+                | ControlRequest::Unregister { tag, .. } => tag,
                 other => panic!("{other:?}"),
             });
         }

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
-use crate::support::{Seen, World, filled};
+use crate::support::{ReceivedRequest, World, filled};
 use contract::{Command, Range, Status};
 use nearflash_client::{Op, Options, Random};
 
 /// The history of a request, by its address (each request has its own).
 #[derive(Debug, Default)]
-struct Story {
+struct RequestHistory {
     seen: u32,
     ended: Option<Status>,
 }
@@ -31,7 +31,11 @@ fn is_repeatable(command: Command) -> bool {
 }
 
 /// Lets the server read the sent requests, and checks them.
-fn look(world: &mut World, stories: &mut HashMap<u64, Story>, newest: &mut u64) -> Vec<Seen> {
+fn look(
+    world: &mut World,
+    stories: &mut HashMap<u64, RequestHistory>,
+    newest: &mut u64,
+) -> Vec<ReceivedRequest> {
     let seen = world.seen(world.last());
     for request in &seen {
         let lba = request.command.range().expect("it has an address").lba;
@@ -46,7 +50,7 @@ fn look(world: &mut World, stories: &mut HashMap<u64, Story>, newest: &mut u64) 
     seen
 }
 
-fn take_ends(world: &mut World, stories: &mut HashMap<u64, Story>) {
+fn take_ends(world: &mut World, stories: &mut HashMap<u64, RequestHistory>) {
     for (command, status) in world.ends() {
         let story = stories.get_mut(&command.range().unwrap().lba).unwrap();
         assert_eq!(story.ended.replace(status), None, "{command:?} ended twice");
@@ -61,7 +65,7 @@ fn run(seed: u64) -> (u32, u32) {
     let mut random = Random::new(seed);
     let options = Options { client: 7, in_flight_max: 16, reissues_max: 255, ..Options::default() };
     let mut world = World::new(Options { seed, ..options });
-    let mut stories: HashMap<u64, Story> = HashMap::new();
+    let mut stories: HashMap<u64, RequestHistory> = HashMap::new();
     let mut owed = Vec::new();
     let mut newest = 0;
     world.come_up();
@@ -71,7 +75,7 @@ fn run(seed: u64) -> (u32, u32) {
             let bytes = command.buffer_bytes();
             let buf = (bytes > 0).then(|| filled(bytes, lba as u8));
             world.initiator.submit(world.now, Op::new(command, buf)).unwrap();
-            stories.insert(lba, Story::default());
+            stories.insert(lba, RequestHistory::default());
         }
         world.wire.borrow_mut().hold_payloads = random.below(3) == 0;
         world.wire.borrow_mut().room = random.below(4) as usize;
@@ -81,7 +85,8 @@ fn run(seed: u64) -> (u32, u32) {
             world.give_back();
         }
         while !owed.is_empty() && random.below(3) > 0 {
-            let request: Seen = owed.swap_remove(random.below(owed.len() as u64) as usize);
+            let request: ReceivedRequest =
+                owed.swap_remove(random.below(owed.len() as u64) as usize);
             let body = vec![0; request.command.reply_bytes()];
             let conn = world.last();
             world.end(conn, &request, Status::Ok, &body);

@@ -2,11 +2,11 @@
 
 use crate::errno::Errno;
 use crate::layout::InodeRecord;
-use crate::state::{State, Stop};
-use crate::words::{Answer, Attributes, Ino, S_IFDIR, Until};
+use crate::state::{State, StopReason};
+use crate::words::{Attributes, AwaitedEvent, Ino, OperationResult, S_IFDIR};
 
 /// The result of an operation before it is a reply.
-pub(super) type Outcome = Result<(Answer, Until), Stop>;
+pub(super) type OperationOutcome = Result<(OperationResult, AwaitedEvent), StopReason>;
 
 /// Returns the attributes in a record.
 pub(crate) fn attributes_of(ino: Ino, record: &InodeRecord) -> Attributes {
@@ -28,9 +28,9 @@ pub(crate) fn attributes_of(ino: Ino, record: &InodeRecord) -> Attributes {
 }
 
 /// Answers with an inode's entry, and counts the lookup.
-pub(super) fn entry(state: &mut State, ino: Ino, until: Until) -> Outcome {
+pub(super) fn entry(state: &mut State, ino: Ino, until: AwaitedEvent) -> OperationOutcome {
     state.hold(ino, |hold| hold.lookups += 1);
-    Ok((Answer::Entry(attributes_of(ino, state.find(ino)?)), until))
+    Ok((OperationResult::Entry(attributes_of(ino, state.find(ino)?)), until))
 }
 
 /// Returns the record of a directory.

@@ -1,21 +1,26 @@
 //! Attributes of inodes, and counts of the file system.
 
-use super::answer::{Outcome, attributes_of};
+use super::answer::{OperationOutcome, attributes_of};
 use super::data;
 use crate::errno::Errno;
 use crate::state::State;
 use crate::words::{
-    Answer, Change, Ino, S_IFDIR, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, SetTime, Statistics,
-    Time, Until,
+    AttributeChange, AwaitedEvent, Ino, OperationResult, S_IFDIR, S_IFMT, S_IFREG, S_ISGID,
+    S_ISUID, S_IXGRP, SetTime, Statistics, Time,
 };
 
-pub(super) fn get(state: &State, ino: Ino) -> Outcome {
-    Ok((Answer::Attributes(attributes_of(ino, state.find(ino)?)), Until::Now))
+pub(super) fn get(state: &State, ino: Ino) -> OperationOutcome {
+    Ok((OperationResult::Attributes(attributes_of(ino, state.find(ino)?)), AwaitedEvent::Now))
 }
 
 /// Changes attributes. The set-id bits of a file that gets another owner go, unless the same change
 /// sets permissions.
-pub(super) fn change(state: &mut State, now: Time, ino: Ino, change: &Change) -> Outcome {
+pub(super) fn change(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    change: &AttributeChange,
+) -> OperationOutcome {
     state.find(ino)?;
     if let Some(size) = change.size {
         match state.kind(ino) {
@@ -52,8 +57,9 @@ pub(super) fn change(state: &mut State, now: Time, ino: Ino, change: &Change) ->
     record.times.ctime = change.ctime.unwrap_or(now).into();
     let attributes = attributes_of(ino, record);
     let commit = state.dirty(ino);
-    let until = if is_cut { Until::Clean { commit, ino } } else { Until::Commit(commit) };
-    Ok((Answer::Attributes(attributes), until))
+    let until =
+        if is_cut { AwaitedEvent::Clean { commit, ino } } else { AwaitedEvent::Commit(commit) };
+    Ok((OperationResult::Attributes(attributes), until))
 }
 
 pub(crate) fn statistics(state: &State) -> Statistics {

@@ -4,13 +4,16 @@
 //! the flag durable, before data lie beyond its size; a place is the inode's, and durable, before
 //! data lie in it; and what was cut off is discarded before the file grows again.
 
-use super::answer::Outcome;
-use crate::buddy::{Place, order_for};
-use crate::chores::{Deed, Owner};
+use super::answer::OperationOutcome;
+use crate::buddy::{FileSpace, order_for};
+use crate::chores::{FollowUp, Owner};
 use crate::errno::Errno;
 use crate::layout::{CHUNK_BYTES, FLAG_EXTENDING, PAGE_BYTES};
-use crate::state::{Moving, State, Stop, discard};
-use crate::words::{Answer, Ino, Move, Placed, S_IFDIR, S_IFMT, S_IFREG, Seek, Time, Until, Work};
+use crate::state::{MoveStage, State, StopReason, discard};
+use crate::words::{
+    AwaitedEvent, ChoreWork, DataPlacement, Ino, Move, OperationResult, S_IFDIR, S_IFMT, S_IFREG,
+    SeekTarget, Time,
+};
 
 /// Factor for the space of a file that grows by writes: the new place has this many times the
 /// file's size.
@@ -56,7 +59,7 @@ fn size_of(state: &State, ino: Ino) -> u64 {
     state.table.get(ino).map_or(0, |record| record.size.get())
 }
 
-fn place_of(state: &State, ino: Ino) -> Place {
+fn place_of(state: &State, ino: Ino) -> FileSpace {
     state.place(ino).expect("a regular file has a place")
 }
 
@@ -72,57 +75,57 @@ fn claim(state: &mut State, ino: Ino) -> u64 {
 
 /// Handles a move of a file's data that is in progress: the operation has to wait for the move, or
 /// the caller has to copy the data.
-fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
+fn step_move(state: &mut State, ino: Ino) -> Result<(), StopReason> {
     match state.moves.get(&ino) {
-        None | Some(Moving::Leaving | Moving::Left) => return Ok(()),
-        Some(Moving::Copying(_) | Moving::Landing) => {
-            return Err(Stop::Again(Until::Moved { ino }));
+        None | Some(MoveStage::Leaving | MoveStage::Left) => return Ok(()),
+        Some(MoveStage::Copying(_) | MoveStage::Landing) => {
+            return Err(StopReason::Again(AwaitedEvent::Moved { ino }));
         }
-        Some(Moving::Claiming(_)) => {}
+        Some(MoveStage::Claiming(_)) => {}
     }
-    if state.outcome(Until::Moved { ino }).is_none() {
-        return Err(Stop::Again(Until::Moved { ino }));
+    if state.outcome(AwaitedEvent::Moved { ino }).is_none() {
+        return Err(StopReason::Again(AwaitedEvent::Moved { ino }));
     }
     let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
     let pages = bytes / PAGE_BYTES as u64;
     if state.room.promise(pages, true).is_err() {
         let stop = state.starve();
-        if matches!(stop, Stop::Refused(_)) {
+        if matches!(stop, StopReason::Refused(_)) {
             state.begin()?;
             state.leave(ino);
         }
         return Err(stop);
     }
-    state.moves.insert(ino, Moving::Copying(pages));
-    let other = state.table.get(ino).and_then(|record| Place::of(record.other));
+    state.moves.insert(ino, MoveStage::Copying(pages));
+    let other = state.table.get(ino).and_then(|record| FileSpace::of(record.other));
     let other = other.expect("a move has another place");
     let from = place_of(state, ino);
-    Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
+    Err(StopReason::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
 }
 
 /// Abandons a move of a file that was requested but not begun: a truncated file needs no larger
 /// place, and must not wait for a copy that may fail. A write that still has to grow the file
 /// requests the move again.
 fn give_up_move(state: &mut State, ino: Ino) {
-    let is_claimed = matches!(state.moves.get(&ino), Some(Moving::Claiming(_)));
-    if is_claimed && state.outcome(Until::Moved { ino }).is_some() {
+    let is_claimed = matches!(state.moves.get(&ino), Some(MoveStage::Claiming(_)));
+    if is_claimed && state.outcome(AwaitedEvent::Moved { ino }).is_some() {
         state.leave(ino);
     }
 }
 
 /// Waits for the end of the writes of a file that are under way. They change pages whose rest is to
 /// be cleared, and set the size when they end.
-fn quieten(state: &mut State, ino: Ino) -> Result<(), Stop> {
+fn quieten(state: &mut State, ino: Ino) -> Result<(), StopReason> {
     let Some(hold) = state.holds.get_mut(&ino).filter(|hold| hold.writes > 0) else {
         return Ok(());
     };
     hold.is_awaited = true;
-    Err(Stop::Again(Until::Quiet { ino }))
+    Err(StopReason::Again(AwaitedEvent::Quiet { ino }))
 }
 
 /// Enlarges a file's place for `bytes` bytes. Returns the number of the commit if the place has
 /// changed.
-fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u64>, Stop> {
+fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u64>, StopReason> {
     let place = place_of(state, ino);
     if bytes <= place.bytes() {
         return Ok(None);
@@ -136,15 +139,15 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
     let reach = state.space.reach(place, most);
     if reach >= least && takes((1 << least) - place.chunks()) <= chunks_free {
         let place = state.space.grow(place, reach);
-        state.table.at(ino).place = Place::record(Some(place));
+        state.table.at(ino).place = FileSpace::record(Some(place));
         return Ok(Some(claim(state, ino)));
     }
     match state.moves.get(&ino) {
-        Some(Moving::Left) => {
+        Some(MoveStage::Left) => {
             state.reclaim_all();
             state.begin()?;
         }
-        Some(_) => return Err(Stop::Again(Until::Moved { ino })),
+        Some(_) => return Err(StopReason::Again(AwaitedEvent::Moved { ino })),
         None => {}
     }
     if takes(1 << least) > state.space.chunks_free() {
@@ -153,15 +156,15 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
     let Some(new) = state.space.take_between(least, most) else { return Err(state.starve()) };
     let record = state.table.at(ino);
     if record.size.get() == 0 && record.flags.get() & FLAG_EXTENDING == 0 {
-        record.place = Place::record(Some(new));
+        record.place = FileSpace::record(Some(new));
         let commit = claim(state, ino);
-        state.chores.after(commit, Deed::Free(place));
+        state.chores.after(commit, FollowUp::Free(place));
         return Ok(Some(commit));
     }
-    record.other = Place::record(Some(new));
+    record.other = FileSpace::record(Some(new));
     let commit = claim(state, ino);
-    state.moves.insert(ino, Moving::Claiming(commit));
-    Err(Stop::Again(Until::Moved { ino }))
+    state.moves.insert(ino, MoveStage::Claiming(commit));
+    Err(StopReason::Again(AwaitedEvent::Moved { ino }))
 }
 
 /// Notes that a move has yet to copy this many bytes. The pages that were copied are taken from the
@@ -170,7 +173,7 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
 /// # Panics
 /// Panics if the caller was not asked for a move of the file.
 pub(crate) fn copied(state: &mut State, ino: Ino, left: u64) {
-    let Some(Moving::Copying(promised)) = state.moves.get_mut(&ino) else {
+    let Some(MoveStage::Copying(promised)) = state.moves.get_mut(&ino) else {
         panic!("no move of the file was asked for")
     };
     let left = (left / PAGE_BYTES as u64).min(*promised);
@@ -194,13 +197,18 @@ pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
     let record = state.table.at(ino);
     (record.place, record.other) = (record.other, record.place);
     let commit = claim(state, ino);
-    state.moves.insert(ino, Moving::Landing);
-    state.chores.after(commit, Deed::Landed(ino));
+    state.moves.insert(ino, MoveStage::Landing);
+    state.chores.after(commit, FollowUp::Landed(ino));
 }
 
 /// Changes the size of a regular file, within an operation that has begun. Returns `true` if
 /// something was cut off.
-pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Result<bool, Stop> {
+pub(super) fn set_size(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    size: u64,
+) -> Result<bool, StopReason> {
     let old = size_of(state, ino);
     if size <= old {
         give_up_move(state, ino);
@@ -211,7 +219,10 @@ pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Res
     }
     if size > old {
         if state.chores.has(ino) {
-            return Err(Stop::Again(Until::Clean { commit: state.ledger.durable(), ino }));
+            return Err(StopReason::Again(AwaitedEvent::Clean {
+                commit: state.ledger.durable(),
+                ino,
+            }));
         }
         grow(state, ino, size, size)?;
     }
@@ -224,18 +235,24 @@ pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Res
         let commit = claim(state, ino);
         let end = if was_extending { place.bytes() } else { old };
         for work in clearing(state, place, size, end) {
-            state.chores.after(commit, Deed::Work(Owner::Inode(ino), work));
+            state.chores.after(commit, FollowUp::Work(Owner::Inode(ino), work));
         }
     }
     Ok(size < old)
 }
 
 /// Returns the work that turns a range of a place into zeroes.
-fn clearing(state: &State, place: Place, from: u64, to: u64) -> impl Iterator<Item = Work> + use<> {
+fn clearing(
+    state: &State,
+    place: FileSpace,
+    from: u64,
+    to: u64,
+) -> impl Iterator<Item = ChoreWork> + use<> {
     const PAGE: u64 = PAGE_BYTES as u64;
     let base = state.base(place);
-    let zero =
-        |from: u64, to: u64| (from < to).then(|| Work::Zero { at: base + from, bytes: to - from });
+    let zero = |from: u64, to: u64| {
+        (from < to).then(|| ChoreWork::Zero { at: base + from, bytes: to - from })
+    };
     let (first, last) = (from.next_multiple_of(PAGE), to - to % PAGE);
     let works = if first > last {
         // Both ends lie in one page.
@@ -247,25 +264,33 @@ fn clearing(state: &State, place: Place, from: u64, to: u64) -> impl Iterator<It
 }
 
 /// Returns the place of bytes to be read: fewer than asked for where the file ends.
-pub(crate) fn place_read(state: &State, ino: Ino, (offset, bytes): Range) -> Result<Placed, Errno> {
+pub(crate) fn place_read(
+    state: &State,
+    ino: Ino,
+    (offset, bytes): Range,
+) -> Result<DataPlacement, Errno> {
     regular(state, ino)?;
     let left = size_of(state, ino).saturating_sub(offset);
     let at = state.base(place_of(state, ino)) + if left > 0 { offset } else { 0 };
-    Ok(Placed::At { at, bytes: bytes.min(left) })
+    Ok(DataPlacement::At { at, bytes: bytes.min(left) })
 }
 
 /// Returns the place in virtual space to which bytes are to be written, or the step that must come
 /// first.
-pub(crate) fn place_write(state: &mut State, ino: Ino, range: Range) -> Result<Placed, Errno> {
+pub(crate) fn place_write(
+    state: &mut State,
+    ino: Ino,
+    range: Range,
+) -> Result<DataPlacement, Errno> {
     match locate(state, ino, range) {
-        Ok(at) => Ok(Placed::At { at, bytes: range.1 }),
-        Err(Stop::Again(until)) => Ok(Placed::Again(until)),
-        Err(Stop::Move(order)) => Ok(Placed::Move(order)),
-        Err(Stop::Refused(errno)) => Err(errno),
+        Ok(at) => Ok(DataPlacement::At { at, bytes: range.1 }),
+        Err(StopReason::Again(until)) => Ok(DataPlacement::Again(until)),
+        Err(StopReason::Move(order)) => Ok(DataPlacement::Move(order)),
+        Err(StopReason::Refused(errno)) => Err(errno),
     }
 }
 
-fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
+fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, StopReason> {
     regular(state, ino)?;
     let end = end_of(state, range)?;
     if state.ledger.has_failed() {
@@ -273,14 +298,14 @@ fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
     }
     step_move(state, ino)?;
     if state.holds.get(&ino).is_some_and(|hold| hold.is_awaited) {
-        return Err(Stop::Again(Until::Quiet { ino }));
+        return Err(StopReason::Again(AwaitedEvent::Quiet { ino }));
     }
     let durable = state.ledger.durable();
     if state.chores.has(ino) {
-        return Err(Stop::Again(Until::Clean { commit: durable, ino }));
+        return Err(StopReason::Again(AwaitedEvent::Clean { commit: durable, ino }));
     }
     if let Some(commit) = state.claims.get(&ino).filter(|commit| **commit > durable) {
-        return Err(Stop::Again(Until::Commit(*commit)));
+        return Err(StopReason::Again(AwaitedEvent::Commit(*commit)));
     }
     let place = place_of(state, ino);
     let grows = end > size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
@@ -292,11 +317,11 @@ fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
     if end > place.bytes() {
         state.begin()?;
         if let Some(commit) = grow(state, ino, end, end.saturating_mul(GENEROSITY))? {
-            return Err(Stop::Again(Until::Commit(commit)));
+            return Err(StopReason::Again(AwaitedEvent::Commit(commit)));
         }
     } else if extends {
         state.begin()?;
-        return Err(Stop::Again(Until::Commit(claim(state, ino))));
+        return Err(StopReason::Again(AwaitedEvent::Commit(claim(state, ino))));
     }
     state.room.promise(pages_of(range), grows)?;
     state.hold(ino, |hold| hold.writes += 1);
@@ -333,17 +358,17 @@ pub(crate) fn wrote(
     });
 }
 
-pub(super) fn open(state: &mut State, ino: Ino, write: bool) -> Outcome {
+pub(super) fn open(state: &mut State, ino: Ino, write: bool) -> OperationOutcome {
     state.find(ino)?;
     state.hold(ino, |hold| {
         hold.opens += 1;
         hold.writers += u32::from(write);
     });
-    Ok((Answer::Done, Until::Now))
+    Ok((OperationResult::Done, AwaitedEvent::Now))
 }
 
 /// Ends an opening. With the last writer, size and times are committed, and the flag goes.
-pub(super) fn release(state: &mut State, ino: Ino, write: bool) -> Outcome {
+pub(super) fn release(state: &mut State, ino: Ino, write: bool) -> OperationOutcome {
     let Some(hold) = state.holds.get(&ino).copied() else { return Err(Errno::INVAL.into()) };
     if hold.opens == 0 || write && hold.writers == 0 {
         return Err(Errno::INVAL.into());
@@ -365,19 +390,19 @@ pub(super) fn release(state: &mut State, ino: Ino, write: bool) -> Outcome {
         hold.opens -= 1;
         hold.writers -= u32::from(write);
     });
-    Ok((Answer::Done, Until::Now))
+    Ok((OperationResult::Done, AwaitedEvent::Now))
 }
 
-pub(super) fn fsync(state: &mut State, ino: Ino) -> Outcome {
+pub(super) fn fsync(state: &mut State, ino: Ino) -> OperationOutcome {
     state.find(ino)?;
     if state.ledger.has_lost() {
-        return Err(Stop::Refused(Errno::IO));
+        return Err(StopReason::Refused(Errno::IO));
     }
     if state.ledger.is_lazy(state.geometry.inode(ino).0) {
         state.begin()?;
         state.dirty(ino);
     }
-    Ok((Answer::Done, Until::Commit(state.ledger.last())))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(state.ledger.last())))
 }
 
 pub(super) fn allocate(
@@ -386,7 +411,7 @@ pub(super) fn allocate(
     ino: Ino,
     range: Range,
     keep_size: bool,
-) -> Outcome {
+) -> OperationOutcome {
     regular(state, ino)?;
     let end = end_of(state, range)?;
     state.begin()?;
@@ -394,9 +419,9 @@ pub(super) fn allocate(
     let commit = grow(state, ino, end, end)?;
     if !keep_size && end > size_of(state, ino) {
         set_size(state, now, ino, end)?;
-        return Ok((Answer::Done, Until::Commit(state.dirty(ino))));
+        return Ok((OperationResult::Done, AwaitedEvent::Commit(state.dirty(ino))));
     }
-    Ok((Answer::Done, commit.map_or(Until::Now, Until::Commit)))
+    Ok((OperationResult::Done, commit.map_or(AwaitedEvent::Now, AwaitedEvent::Commit)))
 }
 
 pub(super) fn zero(
@@ -405,7 +430,7 @@ pub(super) fn zero(
     ino: Ino,
     range: Range,
     keep_size: bool,
-) -> Outcome {
+) -> OperationOutcome {
     regular(state, ino)?;
     let end = range.0.checked_add(range.1).ok_or(Errno::FBIG)?;
     if !keep_size {
@@ -416,7 +441,7 @@ pub(super) fn zero(
     quieten(state, ino)?;
     if state.chores.has(ino) {
         let commit = state.ledger.durable();
-        return Err(Stop::Again(Until::Clean { commit, ino }));
+        return Err(StopReason::Again(AwaitedEvent::Clean { commit, ino }));
     }
     let size = size_of(state, ino);
     let mut commit = state.ledger.durable();
@@ -436,20 +461,20 @@ pub(super) fn zero(
             state.work_now(ino, work);
         }
     }
-    Ok((Answer::Done, Until::Clean { commit, ino }))
+    Ok((OperationResult::Done, AwaitedEvent::Clean { commit, ino }))
 }
 
-pub(super) fn seek(state: &State, ino: Ino, offset: u64, what: Seek) -> Outcome {
+pub(super) fn seek(state: &State, ino: Ino, offset: u64, what: SeekTarget) -> OperationOutcome {
     regular(state, ino)?;
     let size = size_of(state, ino);
     if offset >= size {
         return Err(Errno::NXIO.into());
     }
     let at = match what {
-        Seek::Data => offset,
-        Seek::Hole => size,
+        SeekTarget::Data => offset,
+        SeekTarget::Hole => size,
     };
-    Ok((Answer::Offset(at), Until::Now))
+    Ok((OperationResult::Offset(at), AwaitedEvent::Now))
 }
 
 /// Completes the moves and truncations of an inode that were interrupted when the file system was
@@ -463,7 +488,7 @@ pub(crate) fn recover(state: &mut State, ino: Ino) {
         state.abandon(ino);
         return;
     }
-    let Some(place) = Place::of(record.place) else { return };
+    let Some(place) = FileSpace::of(record.place) else { return };
     for work in clearing(state, place, record.size.get(), place.bytes()) {
         state.work_now(ino, work);
     }

@@ -11,10 +11,10 @@ pub(crate) use answer::attributes_of;
 pub(crate) use attributes::statistics;
 pub(crate) use xattrs::are_records;
 
-use answer::Outcome;
+use answer::OperationOutcome;
 
-use crate::state::{State, Stop};
-use crate::words::{Answer, Applied, Caller, Operation, Reply, Time, Until};
+use crate::state::{State, StopReason};
+use crate::words::{Applied, AwaitedEvent, Caller, Operation, OperationResult, Reply, Time};
 
 /// Applies an operation to the file system's state in memory.
 pub(crate) fn apply(
@@ -25,13 +25,18 @@ pub(crate) fn apply(
 ) -> Applied {
     match perform(state, now, caller, operation) {
         Ok((answer, until)) => Ok(Reply::Answer(answer, until)),
-        Err(Stop::Again(until)) => Ok(Reply::Again(until)),
-        Err(Stop::Move(order)) => Ok(Reply::Move(order)),
-        Err(Stop::Refused(errno)) => Err(errno),
+        Err(StopReason::Again(until)) => Ok(Reply::Again(until)),
+        Err(StopReason::Move(order)) => Ok(Reply::Move(order)),
+        Err(StopReason::Refused(errno)) => Err(errno),
     }
 }
 
-fn perform(state: &mut State, now: Time, caller: &Caller, operation: Operation) -> Outcome {
+fn perform(
+    state: &mut State,
+    now: Time,
+    caller: &Caller,
+    operation: Operation,
+) -> OperationOutcome {
     use Operation as O;
     match operation {
         O::Lookup { parent, name } => tree::lookup(state, parent, name),
@@ -64,6 +69,8 @@ fn perform(state: &mut State, now: Time, caller: &Caller, operation: Operation) 
             data::zero(state, now, ino, (offset, bytes), keep_size)
         }
         O::Seek { ino, offset, what } => data::seek(state, ino, offset, what),
-        O::Statistics => Ok((Answer::Statistics(attributes::statistics(state)), Until::Now)),
+        O::Statistics => {
+            Ok((OperationResult::Statistics(attributes::statistics(state)), AwaitedEvent::Now))
+        }
     }
 }

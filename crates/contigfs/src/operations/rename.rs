@@ -1,13 +1,19 @@
 //! Moves of names.
 
-use super::answer::{Outcome, directory};
-use super::tree::{At, check_name, drop_link, find, remove_name, touch_directory};
+use super::answer::{OperationOutcome, directory};
+use super::tree::{DirectoryAndName, check_name, drop_link, find, remove_name, touch_directory};
 use crate::errno::Errno;
-use crate::names::Found;
+use crate::names::FoundName;
 use crate::state::State;
-use crate::words::{Answer, Ino, ROOT, RenameHow, S_IFDIR, Time, Until};
+use crate::words::{AwaitedEvent, Ino, OperationResult, ROOT, RenameMode, S_IFDIR, Time};
 
-pub(super) fn rename(state: &mut State, now: Time, from: At, to: At, how: RenameHow) -> Outcome {
+pub(super) fn rename(
+    state: &mut State,
+    now: Time,
+    from: DirectoryAndName,
+    to: DirectoryAndName,
+    how: RenameMode,
+) -> OperationOutcome {
     let source = find(state, from)?;
     match check_name(state, to) {
         Err(Errno::EXIST) => Err(Errno::INVAL),
@@ -15,8 +21,8 @@ pub(super) fn rename(state: &mut State, now: Time, from: At, to: At, how: Rename
     }?;
     let target = state.names.find(&state.pool, to.0, to.1);
     match (how, target) {
-        (RenameHow::NoReplace, Some(_)) => return Err(Errno::EXIST.into()),
-        (RenameHow::Exchange, None) => return Err(Errno::NOENT.into()),
+        (RenameMode::NoReplace, Some(_)) => return Err(Errno::EXIST.into()),
+        (RenameMode::Exchange, None) => return Err(Errno::NOENT.into()),
         _ => {}
     }
     if is_within(state, to.0, source.ino) {
@@ -24,9 +30,9 @@ pub(super) fn rename(state: &mut State, now: Time, from: At, to: At, how: Rename
     }
     let Some(target) = target else { return insert(state, now, (from.0, source), to) };
     if target.ino == source.ino {
-        return Ok((Answer::Done, Until::Now));
+        return Ok((OperationResult::Done, AwaitedEvent::Now));
     }
-    if how == RenameHow::Exchange {
+    if how == RenameMode::Exchange {
         if is_within(state, from.0, target.ino) {
             return Err(Errno::INVAL.into());
         }
@@ -52,7 +58,12 @@ fn is_within(state: &State, ino: Ino, above: Ino) -> bool {
 }
 
 /// Moves a directory entry to a name that does not exist.
-fn insert(state: &mut State, now: Time, (from, source): (Ino, Found), to: At) -> Outcome {
+fn insert(
+    state: &mut State,
+    now: Time,
+    (from, source): (Ino, FoundName),
+    to: DirectoryAndName,
+) -> OperationOutcome {
     state.begin()?;
     if !state.names.has_room(to.0, to.1) && state.pool.pages_free() == 0 {
         return Err(state.starve());
@@ -63,16 +74,16 @@ fn insert(state: &mut State, now: Time, (from, source): (Ino, Found), to: At) ->
     touch_directory(state, now, to.0);
     remove_name(state, now, from, source);
     let commit = arrive(state, now, source.ino, from, to.0);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }
 
 /// Moves a directory entry to an existing name, which it replaces.
 fn replace(
     state: &mut State,
     now: Time,
-    (from, source): (Ino, Found),
-    (to, target): (Ino, Found),
-) -> Outcome {
+    (from, source): (Ino, FoundName),
+    (to, target): (Ino, FoundName),
+) -> OperationOutcome {
     let is_directory = state.kind(source.ino) == S_IFDIR;
     match (is_directory, state.kind(target.ino) == S_IFDIR) {
         (true, false) => return Err(Errno::NOTDIR.into()),
@@ -92,15 +103,15 @@ fn replace(
     }
     let commit = drop_link(state, now, target.ino, 1 + u32::from(is_directory));
     state.abandon(target.ino);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }
 
 fn exchange(
     state: &mut State,
     now: Time,
-    (from, source): (Ino, Found),
-    (to, target): (Ino, Found),
-) -> Outcome {
+    (from, source): (Ino, FoundName),
+    (to, target): (Ino, FoundName),
+) -> OperationOutcome {
     state.begin()?;
     let (of_source, of_target) = (*state.table.at(source.ino), *state.table.at(target.ino));
     let here = (target.ino, &of_target);
@@ -113,7 +124,7 @@ fn exchange(
     touch_directory(state, now, to);
     arrive(state, now, source.ino, from, to);
     let commit = arrive(state, now, target.ino, to, from);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }
 
 /// Updates an inode whose entry was moved to another directory. Returns the number of the commit

@@ -1,23 +1,23 @@
 //! Directory entries and their inodes: lookup, make, link, unlink.
 
-use super::answer::{Outcome, directory, entry};
-use crate::buddy::Place;
+use super::answer::{OperationOutcome, directory, entry};
+use crate::buddy::FileSpace;
 use crate::entries::is_name;
 use crate::errno::Errno;
-use crate::layout::{CONTENT_BYTES, FLAG_EXTENDING, InodeRecord, Use};
-use crate::names::Found;
+use crate::layout::{CONTENT_BYTES, FLAG_EXTENDING, InodeRecord, PageUse};
+use crate::names::FoundName;
 use crate::pool::BLOB_PAGES_MAX;
-use crate::state::{State, Stop};
+use crate::state::{State, StopReason};
 use crate::words::{
-    Answer, Caller, Ino, LINK_MAX, NAME_MAX, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT,
-    S_IFREG, S_IFSOCK, S_ISGID, S_IXGRP, TARGET_MAX, Time, Until,
+    AwaitedEvent, Caller, Ino, LINK_MAX, NAME_MAX, OperationResult, S_IFBLK, S_IFCHR, S_IFDIR,
+    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID, S_IXGRP, TARGET_MAX, Time,
 };
 
 /// A directory and a name.
-pub(super) type At<'a> = (Ino, &'a [u8]);
+pub(super) type DirectoryAndName<'a> = (Ino, &'a [u8]);
 
 /// Checks that a directory exists, and that a name is valid for an entry of the directory.
-pub(super) fn check_name(state: &State, (parent, name): At) -> Result<(), Errno> {
+pub(super) fn check_name(state: &State, (parent, name): DirectoryAndName) -> Result<(), Errno> {
     let record = directory(state, parent)?;
     if name.len() > NAME_MAX {
         return Err(Errno::NAMETOOLONG);
@@ -35,7 +35,7 @@ pub(super) fn check_name(state: &State, (parent, name): At) -> Result<(), Errno>
 }
 
 /// Looks a name up for an operation that removes the name.
-pub(super) fn find(state: &State, (parent, name): At) -> Result<Found, Errno> {
+pub(super) fn find(state: &State, (parent, name): DirectoryAndName) -> Result<FoundName, Errno> {
     match check_name(state, (parent, name)) {
         Err(Errno::EXIST) => Err(Errno::INVAL),
         other => other,
@@ -43,7 +43,7 @@ pub(super) fn find(state: &State, (parent, name): At) -> Result<Found, Errno> {
     state.names.find(&state.pool, parent, name).ok_or(Errno::NOENT)
 }
 
-pub(super) fn lookup(state: &mut State, parent: Ino, name: &[u8]) -> Outcome {
+pub(super) fn lookup(state: &mut State, parent: Ino, name: &[u8]) -> OperationOutcome {
     let record = directory(state, parent)?;
     if name.len() > NAME_MAX {
         return Err(Errno::NAMETOOLONG.into());
@@ -53,11 +53,11 @@ pub(super) fn lookup(state: &mut State, parent: Ino, name: &[u8]) -> Outcome {
         b".." => record.parent.get(),
         _ => state.names.find(&state.pool, parent, name).ok_or(Errno::NOENT)?.ino,
     };
-    entry(state, ino, Until::Now)
+    entry(state, ino, AwaitedEvent::Now)
 }
 
 /// Checks that a name is free, and that there is space for it and for `pages` pages more.
-fn check_free(state: &mut State, at: At, pages: usize) -> Result<(), Stop> {
+fn check_free(state: &mut State, at: DirectoryAndName, pages: usize) -> Result<(), StopReason> {
     check_name(state, at)?;
     if state.names.find(&state.pool, at.0, at.1).is_some() {
         return Err(Errno::EXIST.into());
@@ -71,7 +71,7 @@ fn check_free(state: &mut State, at: At, pages: usize) -> Result<(), Stop> {
 }
 
 /// Adds a name, and changes the times of its directory. Returns the commit.
-fn add_name(state: &mut State, now: Time, (parent, name): At, ino: Ino) -> u64 {
+fn add_name(state: &mut State, now: Time, (parent, name): DirectoryAndName, ino: Ino) -> u64 {
     let (record, of) = (*state.table.at(parent), *state.table.at(ino));
     let touched = state.names.insert(&mut state.pool, (parent, &record), name, (ino, &of));
     state.dirty_entry(parent, touched);
@@ -79,7 +79,7 @@ fn add_name(state: &mut State, now: Time, (parent, name): At, ino: Ino) -> u64 {
 }
 
 /// Removes a name, and changes the times of its directory. Returns the commit.
-pub(super) fn remove_name(state: &mut State, now: Time, parent: Ino, found: Found) -> u64 {
+pub(super) fn remove_name(state: &mut State, now: Time, parent: Ino, found: FoundName) -> u64 {
     let touched = state.names.remove(&mut state.pool, parent, found.place);
     state.dirty_entry(parent, touched);
     touch_directory(state, now, parent)
@@ -128,10 +128,10 @@ pub(super) fn make(
     state: &mut State,
     now: Time,
     caller: &Caller,
-    at: At,
+    at: DirectoryAndName,
     mode: u32,
     rdev: u32,
-) -> Outcome {
+) -> OperationOutcome {
     let kind = mode & S_IFMT;
     if ![S_IFREG, S_IFDIR, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK].contains(&kind) {
         return Err(Errno::INVAL.into());
@@ -149,7 +149,7 @@ pub(super) fn make(
     let parent = *directory(state, at.0)?;
     let (ino, record) = state.table.take().expect("a number is free");
     fill(record, now, caller, &parent, kind | mode & 0o7777);
-    record.place = Place::record(place);
+    record.place = FileSpace::record(place);
     match kind {
         S_IFREG => record.flags = FLAG_EXTENDING.into(),
         S_IFDIR => record.parent = at.0.into(),
@@ -165,16 +165,16 @@ pub(super) fn make(
         let record = state.table.at(at.0);
         record.nlink = (record.nlink.get() + 1).into();
     }
-    entry(state, ino, Until::Commit(commit))
+    entry(state, ino, AwaitedEvent::Commit(commit))
 }
 
 pub(super) fn symlink(
     state: &mut State,
     now: Time,
     caller: &Caller,
-    at: At,
+    at: DirectoryAndName,
     target: &[u8],
-) -> Outcome {
+) -> OperationOutcome {
     if target.is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -188,21 +188,26 @@ pub(super) fn symlink(
     let Some((ino, record)) = state.table.take() else { return Err(state.starve()) };
     fill(record, now, caller, &parent, S_IFLNK | 0o777);
     record.size = (target.len() as u64).into();
-    state.write_blob(ino, Use::Target, target);
+    state.write_blob(ino, PageUse::Target, target);
     state.dirty(ino);
     let commit = add_name(state, now, at, ino);
-    entry(state, ino, Until::Commit(commit))
+    entry(state, ino, AwaitedEvent::Commit(commit))
 }
 
-pub(super) fn read_link(state: &State, ino: Ino) -> Outcome {
+pub(super) fn read_link(state: &State, ino: Ino) -> OperationOutcome {
     state.find(ino)?;
     if state.kind(ino) != S_IFLNK {
         return Err(Errno::INVAL.into());
     }
-    Ok((Answer::Bytes(state.pool.read_blob(ino, Use::Target)), Until::Now))
+    Ok((OperationResult::Bytes(state.pool.read_blob(ino, PageUse::Target)), AwaitedEvent::Now))
 }
 
-pub(super) fn link(state: &mut State, now: Time, ino: Ino, at: At) -> Outcome {
+pub(super) fn link(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    at: DirectoryAndName,
+) -> OperationOutcome {
     let record = state.find(ino)?;
     if record.mode.get() & S_IFMT == S_IFDIR {
         return Err(Errno::PERM.into());
@@ -220,10 +225,10 @@ pub(super) fn link(state: &mut State, now: Time, ino: Ino, at: At) -> Outcome {
     record.times.ctime = now.into();
     state.dirty(ino);
     let commit = add_name(state, now, at, ino);
-    entry(state, ino, Until::Commit(commit))
+    entry(state, ino, AwaitedEvent::Commit(commit))
 }
 
-pub(super) fn unlink(state: &mut State, now: Time, at: At) -> Outcome {
+pub(super) fn unlink(state: &mut State, now: Time, at: DirectoryAndName) -> OperationOutcome {
     let found = find(state, at)?;
     if state.kind(found.ino) == S_IFDIR {
         return Err(Errno::ISDIR.into());
@@ -232,10 +237,14 @@ pub(super) fn unlink(state: &mut State, now: Time, at: At) -> Outcome {
     remove_name(state, now, at.0, found);
     let commit = drop_link(state, now, found.ino, 1);
     state.abandon(found.ino);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }
 
-pub(super) fn remove_directory(state: &mut State, now: Time, at: At) -> Outcome {
+pub(super) fn remove_directory(
+    state: &mut State,
+    now: Time,
+    at: DirectoryAndName,
+) -> OperationOutcome {
     if at.1 == b".." {
         return Err(Errno::NOTEMPTY.into());
     }
@@ -249,5 +258,5 @@ pub(super) fn remove_directory(state: &mut State, now: Time, at: At) -> Outcome 
     drop_link(state, now, at.0, 1);
     let commit = drop_link(state, now, found.ino, 2);
     state.abandon(found.ino);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }

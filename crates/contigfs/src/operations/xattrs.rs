@@ -8,12 +8,12 @@
 
 use alloc::vec::Vec;
 
-use super::answer::Outcome;
+use super::answer::OperationOutcome;
 use crate::errno::Errno;
-use crate::layout::Use;
+use crate::layout::PageUse;
 use crate::pool::BLOB_BYTES_MAX;
 use crate::state::State;
-use crate::words::{Answer, Ino, NAME_MAX, SetHow, Time, Until};
+use crate::words::{AwaitedEvent, Ino, NAME_MAX, OperationResult, Time, XattrMode};
 
 /// Bytes of a record before its name.
 const HEAD_BYTES: usize = 3;
@@ -60,22 +60,22 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-pub(super) fn get(state: &State, ino: Ino, name: &[u8]) -> Outcome {
+pub(super) fn get(state: &State, ino: Ino, name: &[u8]) -> OperationOutcome {
     state.find(ino)?;
-    let bytes = state.pool.read_blob(ino, Use::Xattrs);
+    let bytes = state.pool.read_blob(ino, PageUse::Xattrs);
     let value = records(&bytes).find(|(has, _)| *has == name).map(|(_, value)| value.to_vec());
-    Ok((Answer::Bytes(value.ok_or(Errno::NODATA)?), Until::Now))
+    Ok((OperationResult::Bytes(value.ok_or(Errno::NODATA)?), AwaitedEvent::Now))
 }
 
-pub(super) fn list(state: &State, ino: Ino) -> Outcome {
+pub(super) fn list(state: &State, ino: Ino) -> OperationOutcome {
     state.find(ino)?;
-    let bytes = state.pool.read_blob(ino, Use::Xattrs);
+    let bytes = state.pool.read_blob(ino, PageUse::Xattrs);
     let mut names = Vec::new();
     for (name, _) in records(&bytes) {
         names.extend_from_slice(name);
         names.push(0);
     }
-    Ok((Answer::Bytes(names), Until::Now))
+    Ok((OperationResult::Bytes(names), AwaitedEvent::Now))
 }
 
 pub(super) fn set(
@@ -83,14 +83,14 @@ pub(super) fn set(
     now: Time,
     ino: Ino,
     (name, value): (&[u8], &[u8]),
-    how: SetHow,
-) -> Outcome {
+    how: XattrMode,
+) -> OperationOutcome {
     state.find(ino)?;
     check_name(name)?;
-    let bytes = state.pool.read_blob(ino, Use::Xattrs);
+    let bytes = state.pool.read_blob(ino, PageUse::Xattrs);
     match (how, records(&bytes).any(|(has, _)| has == name)) {
-        (SetHow::Create, true) => return Err(Errno::EXIST.into()),
-        (SetHow::Replace, false) => return Err(Errno::NODATA.into()),
+        (XattrMode::Create, true) => return Err(Errno::EXIST.into()),
+        (XattrMode::Replace, false) => return Err(Errno::NODATA.into()),
         _ => {}
     }
     if HEAD_BYTES + name.len() + value.len() > BLOB_BYTES_MAX {
@@ -107,9 +107,9 @@ pub(super) fn set(
     store(state, now, ino, &changed)
 }
 
-pub(super) fn remove(state: &mut State, now: Time, ino: Ino, name: &[u8]) -> Outcome {
+pub(super) fn remove(state: &mut State, now: Time, ino: Ino, name: &[u8]) -> OperationOutcome {
     state.find(ino)?;
-    let bytes = state.pool.read_blob(ino, Use::Xattrs);
+    let bytes = state.pool.read_blob(ino, PageUse::Xattrs);
     if !records(&bytes).any(|(has, _)| has == name) {
         return Err(Errno::NODATA.into());
     }
@@ -120,17 +120,17 @@ pub(super) fn remove(state: &mut State, now: Time, ino: Ino, name: &[u8]) -> Out
     store(state, now, ino, &changed)
 }
 
-fn store(state: &mut State, now: Time, ino: Ino, bytes: &[u8]) -> Outcome {
+fn store(state: &mut State, now: Time, ino: Ino, bytes: &[u8]) -> OperationOutcome {
     state.begin()?;
-    let growth = state.pool.blob_growth(ino, Use::Xattrs, bytes.len());
+    let growth = state.pool.blob_growth(ino, PageUse::Xattrs, bytes.len());
     if growth > 0 {
         state.check_room()?;
     }
     if growth > state.pool.pages_free() as usize {
         return Err(state.starve());
     }
-    state.write_blob(ino, Use::Xattrs, bytes);
+    state.write_blob(ino, PageUse::Xattrs, bytes);
     state.table.at(ino).times.ctime = now.into();
     let commit = state.dirty(ino);
-    Ok((Answer::Done, Until::Commit(commit)))
+    Ok((OperationResult::Done, AwaitedEvent::Commit(commit)))
 }

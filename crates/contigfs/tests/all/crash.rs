@@ -19,7 +19,7 @@ fn is_loose(node: &Node) -> bool {
 fn compare_inode(world: &mut World, node: &Node, latest: &Model) {
     let ino = node.attributes.ino;
     let (answer, _) = world.ask(Operation::Attributes { ino }).expect("the inode is there");
-    let Answer::Attributes(has) = answer else { panic!("attributes are asked for") };
+    let OperationResult::Attributes(has) = answer else { panic!("attributes are asked for") };
     let (mut has, mut want) = (comparable(has), node.attributes);
     if is_loose(node) {
         let log = &world.sizes[&(ino, node.attributes.generation)];
@@ -36,13 +36,13 @@ fn compare_inode(world: &mut World, node: &Node, latest: &Model) {
         S_IFREG => compare_data(world, node, latest),
         S_IFLNK => {
             let target = world.ask(Operation::ReadLink { ino }).map(|(answer, _)| answer);
-            assert_eq!(target, Ok(Answer::Bytes(node.target.clone())));
+            assert_eq!(target, Ok(OperationResult::Bytes(node.target.clone())));
         }
         _ => {}
     }
     for (name, value) in &node.xattrs {
         let has = world.ask(Operation::GetXattr { ino, name }).map(|(answer, _)| answer);
-        assert_eq!(has, Ok(Answer::Bytes(value.clone())), "inode {ino}");
+        assert_eq!(has, Ok(OperationResult::Bytes(value.clone())), "inode {ino}");
     }
 }
 
@@ -51,7 +51,7 @@ fn compare_inode(world: &mut World, node: &Node, latest: &Model) {
 fn compare_data(world: &mut World, node: &Node, latest: &Model) {
     let (ino, generation) = (node.attributes.ino, node.attributes.generation);
     let (answer, _) = world.ask(Operation::Attributes { ino }).expect("the inode is there");
-    let Answer::Attributes(Attributes { size, .. }) = answer else { panic!("attributes") };
+    let OperationResult::Attributes(Attributes { size, .. }) = answer else { panic!("attributes") };
     let tag = u64::from(ino) << 8 | u64::from(generation & 0xff);
     for page in world.stored(ino, size).into_iter().chain(node.data.keys().copied()) {
         let has = world.read(ino, page * 4096, 4096);
@@ -65,11 +65,11 @@ fn compare_data(world: &mut World, node: &Node, latest: &Model) {
             assert!(has == node.read(page * 4096, 4096), "inode {ino}, page {page}");
         }
     }
-    let change = Change { size: Some(size + 9000), ..Change::default() };
+    let change = AttributeChange { size: Some(size + 9000), ..AttributeChange::default() };
     world.ask(Operation::Change { ino, change }).expect("there is space");
     let beyond = world.read(ino, size, 9000);
     assert!(beyond.iter().all(|byte| *byte == 0), "inode {ino}: old data beyond its size");
-    let change = Change { size: Some(size), ..Change::default() };
+    let change = AttributeChange { size: Some(size), ..AttributeChange::default() };
     let (_, until) = world.ask(Operation::Change { ino, change }).expect("it shrinks");
     world.wait(until);
 }
@@ -111,7 +111,7 @@ fn adopt(world: &mut World, mut model: Model) {
     world.keeps = false;
     for (ino, node) in &mut model.nodes {
         let (answer, _) = world.ask(Operation::Attributes { ino: *ino }).expect("it is there");
-        let Answer::Attributes(has) = answer else { panic!("attributes") };
+        let OperationResult::Attributes(has) = answer else { panic!("attributes") };
         node.attributes = comparable(has);
         if node.kind() == S_IFREG {
             node.data.clear();

@@ -1,7 +1,7 @@
 //! Fuzzes the media: a mount and a check of damaged pages end with a sentence or a file system,
 //! never with a panic, and a file system that mounts works.
 
-use flash::Chance;
+use flash::Rng;
 use nearflash_contigfs::layout::{self, PAGE_BYTES};
 use nearflash_contigfs::*;
 
@@ -25,7 +25,7 @@ fn volume(seed: u64) -> (Disk, Settings) {
 }
 
 /// Damages pages of metadata. Half of them get the right checksum.
-fn damage(chance: &mut Chance, disk: &mut Disk) {
+fn damage(chance: &mut Rng, disk: &mut Disk) {
     let metadata: Vec<u64> = disk.pages.keys().copied().take_while(|page| *page < 70).collect();
     for _ in 0..=chance.below(3) {
         let page = *chance.pick(&metadata);
@@ -77,12 +77,12 @@ fn walk(system: &mut FileSystem, disk: &mut Disk) {
             names += 1;
             assert!(names < 10_000, "the tree has an end");
             let name = &name;
-            let how = SetHow::Any;
+            let how = XattrMode::Any;
             let _ = system.apply(now, &caller, Operation::ReadLink { ino });
             let _ = system.apply(now, &caller, Operation::ListXattrs { ino });
             let set = Operation::SetXattr { ino, name: b"user.x", value: b"1", how };
             let _ = system.apply(now, &caller, set);
-            let change = Change { size: Some(10), ..Change::default() };
+            let change = AttributeChange { size: Some(10), ..AttributeChange::default() };
             let _ = system.apply(now, &caller, Operation::Change { ino, change });
             if kind == S_IFDIR {
                 next.push(ino);
@@ -98,7 +98,7 @@ fn walk(system: &mut FileSystem, disk: &mut Disk) {
 fn damaged_media_never_panic() {
     let (mut mounted, mut refused) = (0, 0);
     rounds(ROUNDS, |seed| {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let (mut disk, settings) = volume(seed);
         damage(&mut chance, &mut disk);
         let checked = check(&mut disk.clone());

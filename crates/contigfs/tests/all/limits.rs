@@ -13,7 +13,7 @@ const TIME: Time = Time { seconds: 5, nanos: 0 };
 fn make(world: &mut World, parent: Ino, name: &str, mode: u32) -> Result<Ino, Errno> {
     let (name, rdev) = (name.as_bytes(), 0);
     let (answer, _) = world.ask(Operation::Make { parent, name, mode, rdev })?;
-    let Answer::Entry(attributes) = answer else { panic!("an entry is answered") };
+    let OperationResult::Entry(attributes) = answer else { panic!("an entry is answered") };
     world.system.forget(attributes.ino, 1);
     Ok(attributes.ino)
 }
@@ -94,7 +94,7 @@ fn full_virtual_space_takes_files_again_when_some_have_gone() {
         (0..16).map(|n| make(&mut world, ROOT, &format!("{n}"), S_IFREG).unwrap()).collect();
     assert_eq!(make(&mut world, ROOT, "more", S_IFREG), Err(Errno::NOSPC));
     make(&mut world, ROOT, "directory", S_IFDIR).unwrap();
-    let size = |size| Change { size: Some(size), ..Change::default() };
+    let size = |size| AttributeChange { size: Some(size), ..AttributeChange::default() };
     let grow = Operation::Change { ino: files[0], change: size(5 << 20) };
     assert_eq!(world.ask(grow), Err(Errno::NOSPC));
     let grow = Operation::Change { ino: files[0], change: size(65 << 20) };
@@ -112,7 +112,7 @@ fn large_sparse_files_leave_places_to_new_files() {
     // 1 024 chunks for data, of which a 16th is for new files.
     let sizes = Sizes { pages: 2048 + 1024 * 1024, inodes: 2048, pool_pages: 256, commit_pages: 8 };
     let mut world = World::new(sizes, 12);
-    let size = |mib: u64| Change { size: Some(mib << 20), ..Change::default() };
+    let size = |mib: u64| AttributeChange { size: Some(mib << 20), ..AttributeChange::default() };
     let files: Vec<Ino> =
         (0..8).map(|n| make(&mut world, ROOT, &format!("{n}"), S_IFREG).unwrap()).collect();
     let before = world.system.statistics().chunks_free;
@@ -146,7 +146,8 @@ fn a_full_pool_refuses_names_and_attributes() {
         names += 1;
     }
     assert_eq!(names, 16 * 14, "fourteen of the longest names in each page");
-    let set = |value| Operation::SetXattr { ino: ROOT, name: b"user.a", value, how: SetHow::Any };
+    let set =
+        |value| Operation::SetXattr { ino: ROOT, name: b"user.a", value, how: XattrMode::Any };
     assert_eq!(world.ask(set(b"x")), Err(Errno::NOSPC));
     for n in 0..14 {
         unlink(&mut world, &format!("{n:0255}")).unwrap();
@@ -174,13 +175,13 @@ fn growth_leaves_space_to_writes_within_files_and_both_to_commits() {
     let place = |world: &mut World, page: u64, pages: u64| {
         world.system.place_write(ino, page * PAGE, pages * PAGE)
     };
-    let is_placed = |placed| matches!(placed, Ok(Placed::At { .. }));
+    let is_placed = |placed| matches!(placed, Ok(DataPlacement::At { .. }));
     // 256 pages are kept for commits, and 1 562 more for writes within files.
     world.system.set_room(100_000, 256 + 1562 + 10);
     assert_eq!(place(&mut world, 0, 11), Err(Errno::NOSPC));
     assert!(is_placed(place(&mut world, 0, 10)));
     // Ten pages are under way. What they leave is told when they have ended.
-    let Ok(Placed::Again(waits)) = place(&mut world, 10, 1) else { panic!("it waits") };
+    let Ok(DataPlacement::Again(waits)) = place(&mut world, 10, 1) else { panic!("it waits") };
     assert_eq!(world.system.outcome(waits), None);
     world.system.wrote(TIME, ino, 0, 10 * PAGE, true);
     assert_eq!(world.system.outcome(waits), Some(Ok(())));
@@ -188,14 +189,18 @@ fn growth_leaves_space_to_writes_within_files_and_both_to_commits() {
     assert_eq!(place(&mut world, 10, 1), Err(Errno::NOSPC));
     assert!(is_placed(place(&mut world, 0, 10)));
     world.system.set_room(100_000, 256 + 10);
-    assert!(matches!(place(&mut world, 0, 1), Ok(Placed::Again(Until::Space { .. }))));
+    assert!(matches!(
+        place(&mut world, 0, 1),
+        Ok(DataPlacement::Again(AwaitedEvent::Space { .. }))
+    ));
     world.system.wrote(TIME, ino, 0, 10 * PAGE, false);
     assert!(is_placed(place(&mut world, 0, 1)));
     world.system.wrote(TIME, ino, 0, PAGE, true);
     world.settle();
 }
 
-/// A copy takes from the volume's space what it was promised: others find what is left all the time.
+/// A copy takes from the volume's space what it was promised: others find what is left all the
+/// time.
 #[test]
 fn a_copy_counts_once() {
     const PAGE: u64 = 4096;
@@ -205,24 +210,24 @@ fn a_copy_counts_once() {
     let mut size = 64 * PAGE;
     let order = loop {
         match world.system.place_write(first, size - PAGE, PAGE).unwrap() {
-            Placed::At { .. } => {
+            DataPlacement::At { .. } => {
                 world.system.wrote(TIME, first, size - PAGE, PAGE, true);
                 size *= 2;
             }
-            Placed::Again(until) => world.wait(until),
-            Placed::Move(order) => break order,
+            DataPlacement::Again(until) => world.wait(until),
+            DataPlacement::Move(order) => break order,
         }
     };
     let copied = order.bytes / PAGE;
     let others = |world: &mut World| world.system.place_write(other, 0, PAGE).unwrap();
     world.system.set_room(100_000, 256 + 1562 + copied / 2);
-    assert!(matches!(others(&mut world), Placed::Again(Until::Space { .. })));
+    assert!(matches!(others(&mut world), DataPlacement::Again(AwaitedEvent::Space { .. })));
     world.system.copied(first, 0);
     loop {
         match others(&mut world) {
-            Placed::At { .. } => break,
-            Placed::Again(until) => world.wait(until),
-            Placed::Move(_) => panic!("an empty file is not moved"),
+            DataPlacement::At { .. } => break,
+            DataPlacement::Again(until) => world.wait(until),
+            DataPlacement::Move(_) => panic!("an empty file is not moved"),
         }
     }
     world.system.wrote(TIME, other, 0, PAGE, true);
@@ -230,8 +235,9 @@ fn a_copy_counts_once() {
     world.settle();
 }
 
-/// A file that is cut needs no larger place, though a writer wanted one: it is not copied first, and
-/// a page of it that cannot be read is no reason to refuse. The writer gets its place afterwards.
+/// A file that is cut needs no larger place, though a writer wanted one: it is not copied first,
+/// and a page of it that cannot be read is no reason to refuse. The writer gets its place
+/// afterwards.
 #[test]
 fn a_file_is_cut_while_a_writer_waits_for_a_larger_place() {
     const PAGE: u64 = 4096;
@@ -241,27 +247,27 @@ fn a_file_is_cut_while_a_writer_waits_for_a_larger_place() {
     let mut size = 64 * PAGE;
     loop {
         match world.system.place_write(ino, size - PAGE, PAGE).unwrap() {
-            Placed::At { .. } => {
+            DataPlacement::At { .. } => {
                 world.system.wrote(TIME, ino, size - PAGE, PAGE, true);
                 size *= 2;
             }
-            Placed::Again(until) => {
+            DataPlacement::Again(until) => {
                 world.wait(until);
-                if matches!(until, Until::Moved { .. }) {
+                if matches!(until, AwaitedEvent::Moved { .. }) {
                     break;
                 }
             }
-            Placed::Move(_) => panic!("the writer was to wait first"),
+            DataPlacement::Move(_) => panic!("the writer was to wait first"),
         }
     }
-    let change = Change { size: Some(PAGE), ..Change::default() };
+    let change = AttributeChange { size: Some(PAGE), ..AttributeChange::default() };
     let cut = world.system.apply(TIME, &Caller::default(), Operation::Change { ino, change });
     assert!(matches!(cut, Ok(Reply::Answer(..))), "{cut:?}");
     loop {
         match world.system.place_write(ino, size - PAGE, PAGE).unwrap() {
-            Placed::At { .. } => break,
-            Placed::Again(until) => world.wait(until),
-            Placed::Move(order) => {
+            DataPlacement::At { .. } => break,
+            DataPlacement::Again(until) => world.wait(until),
+            DataPlacement::Move(order) => {
                 assert_eq!(order.bytes, PAGE, "what was cut is not copied");
                 world.system.moved(ino, true);
             }
@@ -302,7 +308,7 @@ fn no_directory_moves_below_itself() {
         path.push(make(&mut world, parent, "d", S_IFDIR).unwrap());
     }
     for below in [1, 2, 50, 100] {
-        for how in [RenameHow::Replace, RenameHow::NoReplace] {
+        for how in [RenameMode::Replace, RenameMode::NoReplace] {
             let moved = Operation::Rename {
                 parent: ROOT,
                 name: b"d",
@@ -319,7 +325,7 @@ fn no_directory_moves_below_itself() {
         name: b"f",
         to_parent: path[20],
         to_name: b"d",
-        how: RenameHow::Exchange,
+        how: RenameMode::Exchange,
     };
     assert_eq!(world.ask(exchanged), Err(Errno::INVAL), "a directory would hold itself");
     world.remount(true);
@@ -351,7 +357,7 @@ fn an_operation_changes_at_most_six_pages() {
     use Operation as O;
     let (a, b) = (directories[0], directories[1]);
     let entry = |answer| match answer {
-        Answer::Entry(attributes) => attributes.ino,
+        OperationResult::Entry(attributes) => attributes.ino,
         other => panic!("an entry is answered, not {other:?}"),
     };
     for n in 0..8 {
@@ -368,9 +374,9 @@ fn an_operation_changes_at_most_six_pages() {
         world.system.forget(entry(made), 1);
         one(&mut world, "link", O::Link { ino: x_ino, parent: b, name: z });
         let value = [7; 8000];
-        let how = SetHow::Any;
+        let how = XattrMode::Any;
         one(&mut world, "setxattr", O::SetXattr { ino: x_ino, name: b"n", value: &value, how });
-        for how in [RenameHow::Exchange, RenameHow::Replace] {
+        for how in [RenameMode::Exchange, RenameMode::Replace] {
             let rename = O::Rename { parent: a, name: x, to_parent: b, to_name: y, how };
             one(&mut world, "rename", rename);
         }
@@ -392,7 +398,7 @@ fn a_failed_commit_makes_the_file_system_read_only_and_leaves_the_media_whole() 
     world.disk.commits_max = Some(world.disk.commits);
     let name = b"lost";
     let made = world.ask(Operation::Make { parent: ROOT, name, mode: S_IFREG, rdev: 0 });
-    let (Answer::Entry(_), until) = made.unwrap() else { panic!("an entry is answered") };
+    let (OperationResult::Entry(_), until) = made.unwrap() else { panic!("an entry is answered") };
     assert_eq!(world.system.outcome(until), None);
     world.turn();
     assert_eq!(world.system.outcome(until), Some(Err(Errno::IO)));
@@ -423,7 +429,7 @@ fn a_write_that_ends_after_a_failure_fails_each_fsync() {
         world.system.commit_ended(commit.number, true);
     }
     let placed = world.system.place_write(ino, 0, 4096);
-    assert!(matches!(placed, Ok(Placed::At { .. })), "{placed:?}");
+    assert!(matches!(placed, Ok(DataPlacement::At { .. })), "{placed:?}");
     world.system.chore_ended(chore.number, false);
     world.ask(Operation::Fsync { ino }).expect("nothing is lost yet");
     world.system.wrote(TIME, ino, 0, 4096, true);

@@ -152,12 +152,12 @@ impl Model {
         caller: &Caller,
         operation: Operation,
         made: Option<&Attributes>,
-    ) -> Result<Answer> {
+    ) -> Result<OperationResult> {
         use Operation as O;
         self.step += 1;
         match operation {
             O::Lookup { parent, name } => self.lookup(parent, name),
-            O::Attributes { ino } => Ok(Answer::Attributes(self.node(ino)?.attributes)),
+            O::Attributes { ino } => Ok(OperationResult::Attributes(self.node(ino)?.attributes)),
             O::Change { ino, change } => self.change(now, ino, &change),
             O::Make { parent, name, mode, rdev } => {
                 self.free(parent, name)?;
@@ -183,7 +183,7 @@ impl Model {
                 self.add(now, parent, name, node)
             }
             O::ReadLink { ino } => match self.node(ino)? {
-                node if node.kind() == S_IFLNK => Ok(Answer::Bytes(node.target.clone())),
+                node if node.kind() == S_IFLNK => Ok(OperationResult::Bytes(node.target.clone())),
                 _ => Err(Errno::INVAL),
             },
             O::Link { ino, parent, name } => self.link(now, ino, parent, name),
@@ -194,7 +194,7 @@ impl Model {
                 }
                 self.drop_name(now, parent, name);
                 self.drop_links(now, ino, 1);
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::RemoveDirectory { parent, name } => self.remove_directory(now, parent, name),
             O::Rename { parent, name, to_parent, to_name, how } => {
@@ -203,40 +203,40 @@ impl Model {
             O::Open { ino, .. } => {
                 self.node(ino)?;
                 *self.users.entry(ino).or_default() += 1;
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::Release { ino, .. } => {
                 *self.users.get_mut(&ino).expect("the inode is open") -= 1;
                 self.let_go(ino);
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::Fsync { ino } => {
                 self.node(ino)?;
                 self.at(ino).synced = self.step;
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::GetXattr { ino, name } => {
                 let value = self.node(ino)?.xattrs.get(name).cloned();
-                value.map(Answer::Bytes).ok_or(Errno::NODATA)
+                value.map(OperationResult::Bytes).ok_or(Errno::NODATA)
             }
             O::SetXattr { ino, name, value, how } => self.set_xattr(now, ino, name, value, how),
             O::ListXattrs { ino } => {
                 let names =
                     self.node(ino)?.xattrs.keys().flat_map(|name| [name, &[0][..]].concat());
-                Ok(Answer::Bytes(names.collect()))
+                Ok(OperationResult::Bytes(names.collect()))
             }
             O::RemoveXattr { ino, name } => {
                 self.node(ino)?;
                 self.at(ino).xattrs.remove(name).ok_or(Errno::NODATA)?;
                 self.changed(now, ino);
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::Allocate { ino, offset, bytes, keep_size } => {
                 self.regular(ino)?;
                 if !keep_size && offset + bytes > self.node(ino)?.attributes.size {
                     self.set_size(now, ino, offset + bytes);
                 }
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::Zero { ino, offset, bytes, keep_size } => {
                 self.regular(ino)?;
@@ -245,18 +245,18 @@ impl Model {
                 if !keep_size && offset + bytes > self.node(ino)?.attributes.size {
                     self.set_size(now, ino, offset + bytes);
                 }
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
             O::Seek { ino, offset, what } => match self.regular(ino)?.attributes.size {
                 size if offset >= size => Err(Errno::NXIO),
-                _ if what == Seek::Data => Ok(Answer::Offset(offset)),
-                size => Ok(Answer::Offset(size)),
+                _ if what == SeekTarget::Data => Ok(OperationResult::Offset(offset)),
+                size => Ok(OperationResult::Offset(size)),
             },
-            O::Statistics => Ok(Answer::Done),
+            O::Statistics => Ok(OperationResult::Done),
         }
     }
 
-    fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Answer> {
+    fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<OperationResult> {
         let node = self.directory(parent)?;
         let ino = match name {
             b"." => parent,
@@ -265,7 +265,7 @@ impl Model {
             _ => *node.children.get(name).ok_or(Errno::NOENT)?,
         };
         *self.users.entry(ino).or_default() += 1;
-        Ok(Answer::Entry(self.node(ino)?.attributes))
+        Ok(OperationResult::Entry(self.node(ino)?.attributes))
     }
 
     fn fresh(
@@ -307,13 +307,13 @@ impl Model {
         Node { attributes, synced: self.step, ..Node::default() }
     }
 
-    fn add(&mut self, now: Time, parent: Ino, name: &[u8], node: Node) -> Result<Answer> {
+    fn add(&mut self, now: Time, parent: Ino, name: &[u8], node: Node) -> Result<OperationResult> {
         let attributes = node.attributes;
         self.touch(now, parent);
         self.at(parent).children.insert(name.to_vec(), attributes.ino);
         assert!(self.nodes.insert(attributes.ino, node).is_none(), "a new inode has a new number");
         *self.users.entry(attributes.ino).or_default() += 1;
-        Ok(Answer::Entry(attributes))
+        Ok(OperationResult::Entry(attributes))
     }
 
     fn changed(&mut self, now: Time, ino: Ino) {
@@ -334,7 +334,7 @@ impl Model {
         self.let_go(ino);
     }
 
-    fn link(&mut self, now: Time, ino: Ino, parent: Ino, name: &[u8]) -> Result<Answer> {
+    fn link(&mut self, now: Time, ino: Ino, parent: Ino, name: &[u8]) -> Result<OperationResult> {
         if self.node(ino)?.kind() == S_IFDIR {
             return Err(Errno::PERM);
         }
@@ -349,10 +349,10 @@ impl Model {
         self.at(parent).children.insert(name.to_vec(), ino);
         self.touch(now, parent);
         *self.users.entry(ino).or_default() += 1;
-        Ok(Answer::Entry(self.node(ino)?.attributes))
+        Ok(OperationResult::Entry(self.node(ino)?.attributes))
     }
 
-    fn remove_directory(&mut self, now: Time, parent: Ino, name: &[u8]) -> Result<Answer> {
+    fn remove_directory(&mut self, now: Time, parent: Ino, name: &[u8]) -> Result<OperationResult> {
         if name == b".." {
             return Err(Errno::NOTEMPTY);
         }
@@ -363,7 +363,7 @@ impl Model {
         self.drop_name(now, parent, name);
         self.at(parent).attributes.nlink -= 1;
         self.drop_links(now, ino, 2);
-        Ok(Answer::Done)
+        Ok(OperationResult::Done)
     }
 
     fn is_within(&self, mut ino: Ino, above: Ino) -> bool {
@@ -378,8 +378,8 @@ impl Model {
         now: Time,
         (parent, name): (Ino, &[u8]),
         (to_parent, to_name): (Ino, &[u8]),
-        how: RenameHow,
-    ) -> Result<Answer> {
+        how: RenameMode,
+    ) -> Result<OperationResult> {
         let source = self.find(parent, name)?;
         match self.named(to_parent, to_name) {
             Err(Errno::EXIST) => Err(Errno::INVAL),
@@ -387,17 +387,17 @@ impl Model {
         }?;
         let target = self.node(to_parent)?.children.get(to_name).copied();
         match (how, target) {
-            (RenameHow::NoReplace, Some(_)) => return Err(Errno::EXIST),
-            (RenameHow::Exchange, None) => return Err(Errno::NOENT),
+            (RenameMode::NoReplace, Some(_)) => return Err(Errno::EXIST),
+            (RenameMode::Exchange, None) => return Err(Errno::NOENT),
             _ if self.is_within(to_parent, source) => return Err(Errno::INVAL),
-            (_, Some(target)) if target == source => return Ok(Answer::Done),
-            (RenameHow::Exchange, Some(target)) if self.is_within(parent, target) => {
+            (_, Some(target)) if target == source => return Ok(OperationResult::Done),
+            (RenameMode::Exchange, Some(target)) if self.is_within(parent, target) => {
                 return Err(Errno::INVAL);
             }
             _ => {}
         }
         let is_directory = self.node(source)?.kind() == S_IFDIR;
-        if let (Some(target), RenameHow::Replace) = (target, how) {
+        if let (Some(target), RenameMode::Replace) = (target, how) {
             let over = self.node(target)?;
             match (is_directory, over.kind() == S_IFDIR) {
                 (true, false) => return Err(Errno::NOTDIR),
@@ -411,7 +411,7 @@ impl Model {
         self.at(to_parent).children.insert(to_name.to_vec(), source);
         self.arrive(now, source, parent, to_parent);
         match (target, how) {
-            (Some(target), RenameHow::Exchange) => {
+            (Some(target), RenameMode::Exchange) => {
                 self.at(parent).children.insert(name.to_vec(), target);
                 self.arrive(now, target, to_parent, parent);
             }
@@ -422,7 +422,7 @@ impl Model {
             (Some(target), _) => self.drop_links(now, target, 1),
             (None, _) => {}
         }
-        Ok(Answer::Done)
+        Ok(OperationResult::Done)
     }
 
     fn arrive(&mut self, now: Time, ino: Ino, from: Ino, to: Ino) {
@@ -440,14 +440,14 @@ impl Model {
         ino: Ino,
         name: &[u8],
         value: &[u8],
-        how: SetHow,
-    ) -> Result<Answer> {
+        how: XattrMode,
+    ) -> Result<OperationResult> {
         let has = self.node(ino)?.xattrs.contains_key(name);
         match how {
             _ if name.is_empty() => return Err(Errno::INVAL),
             _ if name.len() > 255 => return Err(Errno::RANGE),
-            SetHow::Create if has => return Err(Errno::EXIST),
-            SetHow::Replace if !has => return Err(Errno::NODATA),
+            XattrMode::Create if has => return Err(Errno::EXIST),
+            XattrMode::Replace if !has => return Err(Errno::NODATA),
             _ => {}
         }
         let others = self.node(ino)?.xattrs.iter().filter(|(has, _)| *has != name);
@@ -457,7 +457,7 @@ impl Model {
         }
         self.at(ino).xattrs.insert(name.to_vec(), value.to_vec());
         self.changed(now, ino);
-        Ok(Answer::Done)
+        Ok(OperationResult::Done)
     }
 
     fn set_size(&mut self, now: Time, ino: Ino, size: u64) {
@@ -470,7 +470,7 @@ impl Model {
         node.data.retain(|page, _| page * 4096 < size);
     }
 
-    fn change(&mut self, now: Time, ino: Ino, change: &Change) -> Result<Answer> {
+    fn change(&mut self, now: Time, ino: Ino, change: &AttributeChange) -> Result<OperationResult> {
         let node = self.node(ino)?;
         match (change.size, node.kind()) {
             (None, _) => {}
@@ -498,7 +498,7 @@ impl Model {
         attributes.atime = change.atime.map_or(attributes.atime, time);
         attributes.mtime = change.mtime.map_or(attributes.mtime, time);
         attributes.ctime = change.ctime.unwrap_or(now);
-        Ok(Answer::Attributes(*attributes))
+        Ok(OperationResult::Attributes(*attributes))
     }
 }
 

@@ -6,13 +6,13 @@ use crate::world::{ROOMY, User, World};
 
 fn make(world: &mut World, name: &[u8]) -> Ino {
     let made = world.apply(Operation::Make { parent: ROOT, name, mode: S_IFREG, rdev: 0 });
-    let Ok(Answer::Entry(attributes)) = made else { panic!("it is made: {made:?}") };
+    let Ok(OperationResult::Entry(attributes)) = made else { panic!("it is made: {made:?}") };
     attributes.ino
 }
 
 fn place(world: &World, ino: Ino) -> u64 {
     match world.system.place_read(ino, 0, 1) {
-        Ok(Placed::At { at, .. }) => at,
+        Ok(DataPlacement::At { at, .. }) => at,
         other => panic!("a read is placed: {other:?}"),
     }
 }
@@ -78,7 +78,7 @@ fn a_file_without_a_name_lives_as_long_as_its_users() {
 fn a_mount_takes_files_apart_that_have_no_names() {
     let mut world = World::new(ROOMY, 3);
     let ino = make(&mut world, b"a");
-    let how = SetHow::Any;
+    let how = XattrMode::Any;
     let value = [1; 5000];
     world.apply(Operation::SetXattr { ino, name: b"user.a", value: &value, how }).unwrap();
     world.write(ino, 0, &[5; 10_000]).unwrap();
@@ -128,8 +128,8 @@ fn group_commit_gathers_what_arrives_while_a_commit_is_under_way() {
         }
     }
     world.system.commit_ended(1, true);
-    assert_eq!(untils[0], Until::Commit(1));
-    assert!(untils[1..].iter().all(|until| *until == Until::Commit(2)));
+    assert_eq!(untils[0], AwaitedEvent::Commit(1));
+    assert!(untils[1..].iter().all(|until| *until == AwaitedEvent::Commit(2)));
     let second = world.system.take_commit().unwrap();
     assert_eq!((second.number, second.pages.len()), (2, 2));
     world.disk.commit(&second.pages).unwrap();
@@ -148,7 +148,7 @@ fn memory_per_file_is_bounded() {
         let name = format!("file{n:08}");
         let name = name.as_bytes();
         let made = world.ask(Operation::Make { parent: ROOT, name, mode: S_IFREG, rdev: 0 });
-        let (Answer::Entry(attributes), _) = made.unwrap() else { panic!("an entry") };
+        let (OperationResult::Entry(attributes), _) = made.unwrap() else { panic!("an entry") };
         world.system.forget(attributes.ino, 1);
     }
     world.settle();
@@ -169,19 +169,19 @@ fn what_cuts_or_clears_a_file_waits_for_its_writes() {
     let ino = make(&mut world, b"a");
     world.write(ino, 0, &[5; 8192]).unwrap();
     world.settle();
-    let size = Change { size: Some(5000), ..Change::default() };
+    let size = AttributeChange { size: Some(5000), ..AttributeChange::default() };
     let cut = Operation::Change { ino, change: size };
     let clear = Operation::Zero { ino, offset: 5000, bytes: 100, keep_size: true };
     let caller = Caller::default();
     for change in [cut, clear] {
         let now = world.now;
         let placed = world.system.place_write(ino, 4096, 904);
-        assert!(matches!(placed, Ok(Placed::At { .. })), "{placed:?}");
-        let quiet = Until::Quiet { ino };
+        assert!(matches!(placed, Ok(DataPlacement::At { .. })), "{placed:?}");
+        let quiet = AwaitedEvent::Quiet { ino };
         assert_eq!(world.system.apply(now, &caller, change), Ok(Reply::Again(quiet)));
         assert_eq!(world.system.outcome(quiet), None);
         let next = world.system.place_write(ino, 0, 10);
-        assert_eq!(next, Ok(Placed::Again(quiet)), "the change does not wait without end");
+        assert_eq!(next, Ok(DataPlacement::Again(quiet)), "the change does not wait without end");
         world.system.wrote(now, ino, 4096, 904, true);
         assert_eq!(world.system.outcome(quiet), Some(Ok(())));
         let changed = world.system.apply(now, &caller, change);
@@ -194,9 +194,9 @@ fn what_cuts_or_clears_a_file_waits_for_its_writes() {
 fn a_path_names_the_range_of_a_file() {
     let mut world = World::new(ROOMY, 5);
     let folder = Operation::Make { parent: ROOT, name: b"vm", mode: S_IFDIR, rdev: 0 };
-    let Ok(Answer::Entry(folder)) = world.apply(folder) else { panic!("it is made") };
+    let Ok(OperationResult::Entry(folder)) = world.apply(folder) else { panic!("it is made") };
     let file = Operation::Make { parent: folder.ino, name: b"disk", mode: S_IFREG, rdev: 0 };
-    let Ok(Answer::Entry(file)) = world.apply(file) else { panic!("it is made") };
+    let Ok(OperationResult::Entry(file)) = world.apply(file) else { panic!("it is made") };
     let link = Operation::Symlink { parent: ROOT, name: b"link", target: b"vm" };
     world.apply(link).unwrap();
     assert_eq!(world.system.extent("/vm/disk"), Err(NoExtent::Empty));

@@ -64,7 +64,7 @@ fn make(world: &mut World) {
 
 fn change(world: &mut World, unit: u64) {
     let ino = inode(world);
-    let mut change = Change::default();
+    let mut change = AttributeChange::default();
     match world.chance.below(6) {
         0 => change.mode = Some(world.chance.below(0o10_000) as u32),
         1 => change.uid = Some(world.chance.below(3) as u32),
@@ -77,7 +77,7 @@ fn change(world: &mut World, unit: u64) {
     if world.chance.one_in(2) {
         let ino = of_kind(world, S_IFREG);
         let size = Some(if world.chance.one_in(4) { 0 } else { offset(world, unit) });
-        let change = Change { size, ..Change::default() };
+        let change = AttributeChange { size, ..AttributeChange::default() };
         let _ = world.apply(Operation::Change { ino, change });
     }
 }
@@ -86,11 +86,11 @@ fn rename(world: &mut World) {
     let ((parent, name), existing) = (at(world, true), world.chance.one_in(2));
     let (to_parent, to_name) = at(world, existing);
     let hows = [
-        RenameHow::Replace,
-        RenameHow::Replace,
-        RenameHow::NoReplace,
-        RenameHow::Exchange,
-        RenameHow::Exchange,
+        RenameMode::Replace,
+        RenameMode::Replace,
+        RenameMode::NoReplace,
+        RenameMode::Exchange,
+        RenameMode::Exchange,
     ];
     let how = *world.chance.pick(&hows);
     let _ =
@@ -103,7 +103,12 @@ fn xattr(world: &mut World) {
     let name = &name;
     let lengths = [0, 10, 100, 3000, 5000, 9000];
     let value = vec![world.chance.number() as u8; *world.chance.pick(&lengths)];
-    let how = *world.chance.pick(&[SetHow::Any, SetHow::Any, SetHow::Create, SetHow::Replace]);
+    let how = *world.chance.pick(&[
+        XattrMode::Any,
+        XattrMode::Any,
+        XattrMode::Create,
+        XattrMode::Replace,
+    ]);
     let _ = match world.chance.below(5) {
         0 => world.apply(Operation::GetXattr { ino, name }),
         1 => world.apply(Operation::ListXattrs { ino }),
@@ -118,7 +123,7 @@ fn space(world: &mut World, unit: u64) {
     let bytes = (1 + world.chance.below(9000) as u64).next_multiple_of(unit);
     let _ = match world.chance.below(4) {
         0 => world.apply(Operation::Allocate { ino, offset, bytes, keep_size }),
-        1 => world.apply(Operation::Seek { ino, offset, what: Seek::Data }),
+        1 => world.apply(Operation::Seek { ino, offset, what: SeekTarget::Data }),
         _ => world.apply(Operation::Zero { ino, offset, bytes, keep_size }),
     };
 }

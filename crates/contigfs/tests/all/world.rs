@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use flash::Chance;
+use flash::Rng;
 use nearflash_contigfs::layout::PAGE_BYTES;
 use nearflash_contigfs::*;
 
@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) disk: Disk,
     pub(crate) system: FileSystem,
     pub(crate) model: Model,
-    pub(crate) chance: Chance,
+    pub(crate) chance: Rng,
     pub(crate) settings: Settings,
     pub(crate) users: Vec<User>,
     pub(crate) now: Time,
@@ -60,7 +60,7 @@ pub(crate) struct World {
     /// Sizes that files had, by inode and generation, with the step.
     pub(crate) sizes: BTreeMap<(Ino, u32), Vec<(u64, u64)>>,
     /// The last event of each file that an answer waits for.
-    pub(crate) pending: BTreeMap<Ino, Until>,
+    pub(crate) pending: BTreeMap<Ino, AwaitedEvent>,
     /// The volume after each commit, if it is kept.
     pub(crate) history: Option<Vec<(u64, Disk)>>,
     /// Events that tests are meant to meet.
@@ -83,7 +83,7 @@ impl World {
             disk,
             system,
             model: Model::default(),
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             settings,
             users: Vec::new(),
             now,
@@ -97,7 +97,7 @@ impl World {
             history: None,
             marks: BTreeSet::new(),
         };
-        let Ok(Reply::Answer(Answer::Attributes(root), _)) =
+        let Ok(Reply::Answer(OperationResult::Attributes(root), _)) =
             world.system.apply(now, &CALLER, Operation::Attributes { ino: ROOT })
         else {
             panic!("there is a root");
@@ -134,12 +134,12 @@ impl World {
         self.system.commit_ended(commit.number, done.is_ok());
     }
 
-    fn work(&mut self, work: Work) {
+    fn work(&mut self, work: ChoreWork) {
         match work {
-            Work::Discard { .. } if self.sabotage == Some(Sabotage::NoDiscard) => {}
-            Work::Discard { page, pages } => self.disk.discard(page, pages).expect("memory"),
-            Work::Zero { .. } if self.sabotage == Some(Sabotage::NoZero) => {}
-            Work::Zero { at, bytes } => {
+            ChoreWork::Discard { .. } if self.sabotage == Some(Sabotage::NoDiscard) => {}
+            ChoreWork::Discard { page, pages } => self.disk.discard(page, pages).expect("memory"),
+            ChoreWork::Zero { .. } if self.sabotage == Some(Sabotage::NoZero) => {}
+            ChoreWork::Zero { at, bytes } => {
                 assert!(at % PAGE_BYTES as u64 + bytes <= PAGE_BYTES as u64, "within a page");
                 self.disk.write(at, &vec![0; bytes as usize]);
             }
@@ -147,7 +147,7 @@ impl World {
     }
 
     /// Waits for an event.
-    pub(crate) fn wait(&mut self, until: Until) {
+    pub(crate) fn wait(&mut self, until: AwaitedEvent) {
         for _ in 0..100_000 {
             if self.system.outcome(until).is_some() {
                 return;
@@ -182,7 +182,10 @@ impl World {
     }
 
     /// Applies an operation to the file system alone.
-    pub(crate) fn ask(&mut self, operation: Operation) -> Result<(Answer, Until), Errno> {
+    pub(crate) fn ask(
+        &mut self,
+        operation: Operation,
+    ) -> Result<(OperationResult, AwaitedEvent), Errno> {
         loop {
             match self.system.apply(self.now, &CALLER, operation)? {
                 Reply::Answer(answer, until) => return Ok((answer, until)),
@@ -196,19 +199,23 @@ impl World {
     }
 
     /// Applies an operation to both, and compares the answers.
-    pub(crate) fn apply(&mut self, operation: Operation) -> Result<Answer, Errno> {
+    pub(crate) fn apply(&mut self, operation: Operation) -> Result<OperationResult, Errno> {
         self.now.nanos += 1;
         let real = self.ask(operation);
         let made = match &real {
-            Ok((Answer::Entry(attributes), _)) => Some(attributes),
+            Ok((OperationResult::Entry(attributes), _)) => Some(attributes),
             _ => None,
         };
         let mut model = self.model.apply(self.now, &CALLER, operation, made);
         let mut answer = real.clone().map(|(answer, _)| answer);
         for side in [&mut model, &mut answer] {
             match side {
-                Ok(Answer::Entry(a) | Answer::Attributes(a)) => *a = comparable(*a),
-                Ok(Answer::Bytes(bytes)) if matches!(operation, Operation::ListXattrs { .. }) => {
+                Ok(OperationResult::Entry(a) | OperationResult::Attributes(a)) => {
+                    *a = comparable(*a)
+                }
+                Ok(OperationResult::Bytes(bytes))
+                    if matches!(operation, Operation::ListXattrs { .. }) =>
+                {
                     let mut names: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
                     names.sort_unstable();
                     *bytes = names.concat();
@@ -217,7 +224,7 @@ impl World {
             }
         }
         assert_eq!(answer, model, "{operation:?}");
-        if let Ok((Answer::Entry(attributes), _)) = &real {
+        if let Ok((OperationResult::Entry(attributes), _)) = &real {
             self.users.push(User::Lookup(attributes.ino));
         }
         if let Ok((_, until)) = &real {
@@ -227,8 +234,8 @@ impl World {
     }
 
     /// Keeps the model of a commit, and the sizes of files.
-    fn note(&mut self, until: Until) {
-        if let Until::Clean { ino, .. } = until {
+    fn note(&mut self, until: AwaitedEvent) {
+        if let AwaitedEvent::Clean { ino, .. } = until {
             self.pending.insert(ino, until);
         }
         if !self.keeps {
@@ -242,7 +249,7 @@ impl World {
                 }
             }
         }
-        if let Until::Commit(commit) | Until::Clean { commit, .. } = until {
+        if let AwaitedEvent::Commit(commit) | AwaitedEvent::Clean { commit, .. } = until {
             // An operation that needs no commit names one that is durable already.
             if self.snapshots.range(commit + 1..).next().is_none() {
                 self.snapshots.insert(commit, self.model.clone());
@@ -282,15 +289,15 @@ impl World {
         let length = bytes.len() as u64;
         let at = loop {
             match self.system.place_write(ino, offset, length)? {
-                Placed::At { at, bytes } => {
+                DataPlacement::At { at, bytes } => {
                     assert_eq!(bytes, length);
                     break at;
                 }
-                Placed::Again(until) => {
+                DataPlacement::Again(until) => {
                     self.marks.insert("again to write");
                     self.wait(until);
                 }
-                Placed::Move(order) => self.copy(order),
+                DataPlacement::Move(order) => self.copy(order),
             }
         };
         // Some writes fail half way.
@@ -308,7 +315,7 @@ impl World {
         let node = self.model.at(ino);
         node.write(offset, bytes);
         (node.attributes.mtime, node.attributes.ctime) = (self.now, self.now);
-        self.note(Until::Now);
+        self.note(AwaitedEvent::Now);
         Ok(())
     }
 
@@ -318,7 +325,7 @@ impl World {
             self.wait(until);
         }
         match self.system.place_read(ino, offset, bytes) {
-            Ok(Placed::At { at, bytes }) => self.disk.read_bytes(at, bytes),
+            Ok(DataPlacement::At { at, bytes }) => self.disk.read_bytes(at, bytes),
             other => panic!("a read is placed: {other:?}"),
         }
     }
@@ -333,7 +340,8 @@ impl World {
             if self.flying.is_none() {
                 self.flying = self.system.take_commit();
             }
-            durable = (0..).find(|n| self.system.outcome(Until::Commit(n + 1)).is_none()).unwrap();
+            durable =
+                (0..).find(|n| self.system.outcome(AwaitedEvent::Commit(n + 1)).is_none()).unwrap();
             let happens = self.chance.one_in(2);
             if let Some(mut commit) = self.flying.take_if(|_| happens) {
                 durable = commit.number;
@@ -389,7 +397,8 @@ impl World {
                 continue;
             }
             let node = self.model.node(ino).expect("the model has all that the tree has").clone();
-            let Ok((Answer::Attributes(has), _)) = self.ask(Operation::Attributes { ino }) else {
+            let Ok((OperationResult::Attributes(has), _)) = self.ask(Operation::Attributes { ino })
+            else {
                 panic!("inode {ino} is gone");
             };
             assert_eq!(comparable(has), node.attributes, "inode {ino}");
@@ -409,13 +418,13 @@ impl World {
                 }
                 S_IFLNK => {
                     let target = self.ask(Operation::ReadLink { ino }).map(|(answer, _)| answer);
-                    assert_eq!(target, Ok(Answer::Bytes(node.target)));
+                    assert_eq!(target, Ok(OperationResult::Bytes(node.target)));
                 }
                 _ => {}
             }
             for (name, value) in &node.xattrs {
                 let has = self.ask(Operation::GetXattr { ino, name }).map(|(answer, _)| answer);
-                assert_eq!(has, Ok(Answer::Bytes(value.clone())));
+                assert_eq!(has, Ok(OperationResult::Bytes(value.clone())));
             }
         }
         let named = self.model.nodes.iter().filter(|(_, node)| node.attributes.nlink > 0);
@@ -443,7 +452,7 @@ impl World {
 
     /// Returns the pages of a file that the volume has.
     pub(crate) fn stored(&self, ino: Ino, size: u64) -> Vec<u64> {
-        let Ok(Placed::At { at, .. }) = self.system.place_read(ino, 0, 1) else {
+        let Ok(DataPlacement::At { at, .. }) = self.system.place_read(ino, 0, 1) else {
             panic!("a read is placed");
         };
         let first = at / PAGE_BYTES as u64;

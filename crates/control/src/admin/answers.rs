@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The count of requests for changes whose answers have not been sent.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct UnsentAnswers {
     open: Mutex<usize>,
     /// Notified when the number of open answers becomes zero.
     all_left: Condvar,
 }
 
-impl Answers {
+impl UnsentAnswers {
     /// Waits until all answers have been sent, at most for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         let open = self.open.lock().expect("no holder panics");
@@ -48,16 +48,20 @@ impl Answers {
 /// The state of a connection's answer to a request for a change. At most one answer of a connection
 /// is open.
 #[derive(Debug)]
-pub(super) struct Answer {
-    of: Arc<Answers>,
+pub(super) struct AnswerState {
+    of: Arc<UnsentAnswers>,
     is_open: AtomicBool,
     /// `true` if the answer is complete and will be sent with the next flush.
     is_known: AtomicBool,
 }
 
-impl Answer {
-    pub(super) fn new(of: Arc<Answers>) -> Arc<Answer> {
-        Arc::new(Answer { of, is_open: AtomicBool::new(false), is_known: AtomicBool::new(false) })
+impl AnswerState {
+    pub(super) fn new(of: Arc<UnsentAnswers>) -> Arc<AnswerState> {
+        Arc::new(AnswerState {
+            of,
+            is_open: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+        })
     }
 
     /// Counts the request's answer as open until it is sent, if the method may change something.
@@ -87,31 +91,31 @@ impl Answer {
     }
 }
 
-/// A connection's stream that closes its [`Answer`] with the first flush after the answer is known,
-/// and when the stream is dropped.
-pub(super) struct Noted<S> {
+/// A connection's stream that closes its [`AnswerState`] with the first flush after the answer is
+/// known, and when the stream is dropped.
+pub(super) struct TrackedStream<S> {
     stream: S,
-    answer: Arc<Answer>,
+    answer: Arc<AnswerState>,
 }
 
-impl<S> Noted<S> {
-    pub(super) fn new(stream: S, answer: Arc<Answer>) -> Noted<S> {
-        Noted { stream, answer }
+impl<S> TrackedStream<S> {
+    pub(super) fn new(stream: S, answer: Arc<AnswerState>) -> TrackedStream<S> {
+        TrackedStream { stream, answer }
     }
 
     /// Returns the answer that the stream closes.
-    pub(super) fn answer(&self) -> Arc<Answer> {
+    pub(super) fn answer(&self) -> Arc<AnswerState> {
         self.answer.clone()
     }
 }
 
-impl<S> Drop for Noted<S> {
+impl<S> Drop for TrackedStream<S> {
     fn drop(&mut self) {
         self.answer.close();
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -121,7 +125,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

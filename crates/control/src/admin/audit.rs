@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::problem::{Code, Problem};
-use super::seat::Seat;
+use super::seat::ConnectionPermit;
 use super::time_limit::NothingDone;
 
 /// Maximum size in bytes of a record's value before a change, and of its value after; larger
@@ -49,8 +49,8 @@ pub trait Journal: Send + Sync {
     /// Stores a record so that a crash does not lose it.
     ///
     /// # Errors
-    /// Fails with the reason that the record is not stored yet. The record is overdue: `ready` fails
-    /// until it is stored.
+    /// Fails with the reason that the record is not stored yet. The record is overdue: `ready`
+    /// fails until it is stored.
     fn keep(&self, record: &Record) -> Result<(), String>;
 }
 
@@ -173,7 +173,7 @@ fn cut(text: &str) -> String {
 /// The notes of a request's handler about the change that it made, for the audit record of the
 /// request.
 #[derive(Clone, Default)]
-pub(super) struct Note(Arc<Mutex<ChangeNote>>);
+pub(super) struct AuditNote(Arc<Mutex<ChangeNote>>);
 
 #[derive(Default)]
 struct ChangeNote {
@@ -183,13 +183,13 @@ struct ChangeNote {
     /// The outcome of the change, once reported: the error code, or `None` for success.
     ended: Option<Option<Code>>,
     /// The continuation that waits for the outcome, if the request did not wait for it.
-    late: Option<Late>,
+    late: Option<NoteContinuation>,
 }
 
 /// A continuation that receives the error code, and the values before and after.
-type Late = Box<dyn FnOnce(Option<Code>, Option<Value>, Option<Value>) + Send>;
+type NoteContinuation = Box<dyn FnOnce(Option<Code>, Option<Value>, Option<Value>) + Send>;
 
-impl Note {
+impl AuditNote {
     /// Notes the values of the changed object before the change, for the audit record.
     pub(super) fn before(&self, what: &impl Serialize) {
         self.told().before = value_of(what);
@@ -253,11 +253,11 @@ fn value_of(what: &impl Serialize) -> Option<Value> {
     serde_json::to_value(what).ok().filter(|value| !value.is_null())
 }
 
-impl<S: Sync> FromRequestParts<S> for Note {
+impl<S: Sync> FromRequestParts<S> for AuditNote {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Note, Infallible> {
-        Ok(parts.extensions.get::<Note>().cloned().unwrap_or_default())
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AuditNote, Infallible> {
+        Ok(parts.extensions.get::<AuditNote>().cloned().unwrap_or_default())
     }
 }
 
@@ -266,19 +266,19 @@ impl<S: Sync> FromRequestParts<S> for Note {
 #[derive(Clone, Default)]
 pub(super) struct Auditor {
     journal: Option<Arc<dyn Journal>>,
-    strangers: Arc<Mutex<Strangers>>,
+    strangers: Arc<Mutex<UnauthenticatedCounts>>,
 }
 
 /// The number of records in the current [`PERIOD`] of requests without valid credentials, and of
 /// such requests that got no record.
 #[derive(Debug, Default)]
-struct Strangers {
+struct UnauthenticatedCounts {
     since: Option<Instant>,
     kept: u32,
     left_out: u64,
 }
 
-impl Strangers {
+impl UnauthenticatedCounts {
     /// Counts a request without valid credentials. Returns the number of such requests without a
     /// record since the last record, or `None` if this request gets no record either.
     fn take(&mut self, now: Instant) -> Option<u64> {
@@ -363,8 +363,8 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     let is_change = is_change(&method, request.uri().path());
     let caller = request.extensions().get::<Caller>().cloned();
     // The work goes on when its peer disconnects, and keeps its seat until then.
-    let _seat = request.extensions().get::<Seat>().cloned();
-    let note = Note::default();
+    let _seat = request.extensions().get::<ConnectionPermit>().cloned();
+    let note = AuditNote::default();
     request.extensions_mut().insert(note.clone());
     let response = next.run(request).await;
     let status = response.status();
@@ -478,9 +478,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Kept(Mutex<Vec<Record>>);
+    struct MemoryJournal(Mutex<Vec<Record>>);
 
-    impl Journal for Kept {
+    impl Journal for MemoryJournal {
         fn ready(&self) -> Result<(), String> {
             Ok(())
         }
@@ -493,21 +493,21 @@ mod tests {
 
     #[test]
     fn what_took_too_long_has_a_second_record_when_its_end_is_known() {
-        let journal = Arc::new(Kept::default());
+        let journal = Arc::new(MemoryJournal::default());
         let first = || {
             let who = Caller::Signal { signal: "SIGHUP" };
             let record = Record::beside_http(who, "PUT", "/v1/x", Outcome::Unknown);
             Record { status: Some(408), code: Some(Code::TimeOut), ..record }
         };
-        let later = |note: &Note| note.keep_later(first(), Some(journal.clone()));
-        let done = Note::default();
+        let later = |note: &AuditNote| note.keep_later(first(), Some(journal.clone()));
+        let done = AuditNote::default();
         done.before(&json!({ "a": 1, "b": 1 }));
         later(&done);
         assert!(journal.0.lock().unwrap().is_empty(), "nobody knows");
         done.after(&json!({ "a": 2, "b": 1 }));
         done.ended(None);
         // The outcome came before the request's own record.
-        let refused = Note::default();
+        let refused = AuditNote::default();
         refused.before(&json!({ "a": 1 }));
         refused.ended(Some(Code::InUse));
         later(&refused);
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn strangers_fill_no_log() {
-        let (mut strangers, start) = (Strangers::default(), Instant::now());
+        let (mut strangers, start) = (UnauthenticatedCounts::default(), Instant::now());
         let kept = (0..1_000).filter(|_| strangers.take(start).is_some()).count();
         assert_eq!(kept, 20);
         assert_eq!(strangers.take(start + PERIOD), Some(980));

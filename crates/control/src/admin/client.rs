@@ -24,7 +24,7 @@ use super::model::{TenantStatus, Tenants, Workers};
 use super::operations::TRACE_SECONDS_MAX;
 use super::problem::{Code, Failure, Problem};
 use super::resource::{Document, Request};
-use super::tls::Pass;
+use super::tls::ClientCredentials;
 use super::warning::WARNING;
 use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
 use crate::commands::WorkerState;
@@ -96,7 +96,7 @@ impl std::error::Error for ClientError {}
 pub struct Client {
     address: AdminAddress,
     /// The credentials for a server on another machine.
-    pass: Option<Pass>,
+    pass: Option<ClientCredentials>,
     runtime: Runtime,
     sender: Option<SendRequest<Full<Bytes>>>,
     /// The warning in the last answer; `None` if it had none.
@@ -126,7 +126,10 @@ impl Client {
     ///
     /// # Errors
     /// Fails if the system has no free descriptor.
-    pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
+    pub fn with_pass(
+        address: AdminAddress,
+        pass: Option<ClientCredentials>,
+    ) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
         Ok(Client { address, pass, runtime, sender: None, warning: None, patience: PATIENCE })
@@ -386,7 +389,7 @@ fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
 }
 
 /// The status, body and warning of a server's answer to a request.
-struct Answer {
+struct RawResponse {
     status: StatusCode,
     warning: Option<String>,
     body: Bytes,
@@ -395,12 +398,12 @@ struct Answer {
 /// Sends a request and receives its answer, over a new connection unless the last one is still
 /// open.
 async fn exchange(
-    (address, pass): (&AdminAddress, Option<&Pass>),
+    (address, pass): (&AdminAddress, Option<&ClientCredentials>),
     sender: &mut Option<SendRequest<Full<Bytes>>>,
     method: Method,
     path: &str,
     body: Option<&impl Serialize>,
-) -> Result<Answer, ClientError> {
+) -> Result<RawResponse, ClientError> {
     let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
     let host = match address {
         AdminAddress::Unix(_) | AdminAddress::Tcp(_) => "localhost".to_owned(),
@@ -439,12 +442,12 @@ async fn exchange(
     let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let answer = answer.map_err(|e| ClientError::Broken(e.to_string()))?.to_bytes();
     *sender = Some(open);
-    Ok(Answer { status, warning, body: answer })
+    Ok(RawResponse { status, warning, body: answer })
 }
 
 async fn connect(
     address: &AdminAddress,
-    pass: Option<&Pass>,
+    pass: Option<&ClientCredentials>,
 ) -> Result<SendRequest<Full<Bytes>>, ClientError> {
     let fail = |error| unreachable(address, error);
     match address {

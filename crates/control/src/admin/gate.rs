@@ -11,10 +11,10 @@ use axum::http::header::{
 use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use contract::{Credential, Failures};
+use contract::{AuthFailures, Credential};
 use tokio::time::Instant;
 
-use super::audit::{Caller, Note, is_change};
+use super::audit::{AuditNote, Caller, is_change};
 use super::pages;
 use super::problem::{Code, Problem};
 use super::tls::Credentials;
@@ -101,14 +101,14 @@ fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str
 #[derive(Clone)]
 pub(super) struct Guard {
     credentials: Arc<Credentials>,
-    failures: Arc<Mutex<Failures>>,
+    failures: Arc<Mutex<AuthFailures>>,
     opened: Instant,
 }
 
 impl Guard {
     pub(super) fn new(credentials: Arc<Credentials>) -> Guard {
         let failures =
-            Arc::new(Mutex::new(Failures::new(Credential::AdminToken, FAILURES_MAX, FORGET)));
+            Arc::new(Mutex::new(AuthFailures::new(Credential::AdminToken, FAILURES_MAX, FORGET)));
         Guard { credentials, failures, opened: Instant::now() }
     }
 
@@ -156,7 +156,7 @@ impl Guard {
 /// themselves.
 pub(super) async fn by_token(
     State(guard): State<Guard>,
-    note: Note,
+    note: AuditNote,
     request: Request,
     next: Next,
 ) -> Response {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroize;
 
 use super::problem::{Code, Problem};
-use super::secrecy::Wiped;
+use super::secrecy::WipedBytes;
 
 /// The input of an operation from the query of the URL: the part after the question mark.
 pub(super) struct Query<T>(pub(super) T);
@@ -102,10 +102,10 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Patch<T> {
 
 /// Receives the body of a request. Returns it in the request, and beside it to be wiped after its
 /// use.
-async fn with_body(request: Request) -> Result<(Request, Wiped), Problem> {
+async fn with_body(request: Request) -> Result<(Request, WipedBytes), Problem> {
     let (parts, body) = request.into_parts();
     let whole = Request::from_parts(parts.clone(), body);
-    let bytes = Wiped(Bytes::from_request(whole, &()).await.map_err(JsonRejection::from)?);
+    let bytes = WipedBytes(Bytes::from_request(whole, &()).await.map_err(JsonRejection::from)?);
     Ok((Request::from_parts(parts, bytes.0.clone().into()), bytes))
 }
 

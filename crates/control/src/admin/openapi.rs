@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::audit::is_change;
 use super::input::InputSchema;
-use super::operation::{AnswerSchema, Meaning, Operation};
+use super::operation::{AnswerSchema, Operation, StatusMeaning};
 use super::operations::operations;
 use super::problem::Failure;
 
@@ -26,7 +26,7 @@ struct Kind {
     /// The description of the path parameter that names a resource of this kind.
     named: &'static str,
     /// The status and meaning of the answer if nothing has the name in the path.
-    unknown: Meaning,
+    unknown: StatusMeaning,
 }
 
 /// The kinds of resources whose paths may have a name.
@@ -50,7 +50,7 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Failures in the layers that every request passes before its operation (`gate.rs`, `audit.rs`).
-const OF_ALL: [Meaning; 4] = [
+const OF_ALL: [StatusMeaning; 4] = [
     (401, "From elsewhere: there is no token, or one that the server does not know"),
     (403, "Who asks is not let in, or the token is for reading only"),
     (408, "It took too long; a change may still have been made"),
@@ -58,7 +58,7 @@ const OF_ALL: [Meaning; 4] = [
 ];
 
 /// Failures of requests for changes in the layers that every request passes before its operation.
-const OF_CHANGES: [Meaning; 3] = [
+const OF_CHANGES: [StatusMeaning; 3] = [
     (409, "It is in use, or another process is taking over: nothing was changed"),
     (500, "It cannot be kept, so it was not done; or its record in the audit log is owed"),
     (503, "The audit log takes no records: nothing was changed"),

@@ -15,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use super::audit::Note;
+use super::audit::AuditNote;
 use super::blocking::blocking;
 use super::devices::Recalibrator;
 use super::input::{Input, InputSchema};
@@ -37,7 +37,7 @@ pub(super) struct Api {
 /// A request for an operation, except its input.
 pub(super) struct Call {
     pub(super) api: Api,
-    pub(super) note: Note,
+    pub(super) note: AuditNote,
     /// The name in the path: the part that varies. In a path without one, its last part.
     pub(super) name: String,
 }
@@ -48,7 +48,7 @@ impl Call {
     /// # Errors
     /// Fails if the path is not UTF-8.
     async fn of(api: Api, parts: &mut Parts) -> Result<Call, Problem> {
-        let note = parts.extensions.get::<Note>().cloned().unwrap_or_default();
+        let note = parts.extensions.get::<AuditNote>().cloned().unwrap_or_default();
         let params: RawPathParams = parts.extract().await?;
         // A tenant may be named `check`, whose path has no variable part.
         let last = || parts.uri.path().rsplit('/').next().unwrap_or_default();
@@ -86,14 +86,14 @@ pub(super) enum AnswerSchema {
 }
 
 /// The work of an operation, which may block. Returns the call, with the answer or the failure.
-type Work = Box<dyn FnOnce() -> (Call, Result<Response, Problem>) + Send>;
+type BlockingWork = Box<dyn FnOnce() -> (Call, Result<Response, Problem>) + Send>;
 
 /// Takes an operation's input from its request, and returns the work.
-type Preparing = Pin<Box<dyn Future<Output = Result<Work, Problem>> + Send>>;
+type PrepareFuture = Pin<Box<dyn Future<Output = Result<BlockingWork, Problem>> + Send>>;
 
 /// Prepares the work of an operation. The types of inputs and answers are erased here, so that the
 /// code which runs operations is compiled once and not for each operation.
-type Prepare = Arc<dyn Fn(Call, Request) -> Preparing + Send + Sync>;
+type PrepareFn = Arc<dyn Fn(Call, Request) -> PrepareFuture + Send + Sync>;
 
 /// The part of a handler that all operations have.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn handler(self, filter: MethodFilter, prepare: Prepare) -> MethodRouter<Api> {
+    fn handler(self, filter: MethodFilter, prepare: PrepareFn) -> MethodRouter<Api> {
         let handler = async move |State(api): State<Api>, request: Request| {
             let (mut parts, body) = request.into_parts();
             let call = Call::of(api, &mut parts).await?;
@@ -119,7 +119,7 @@ impl Frame {
     }
 
     /// Carries out the work and notes its outcome.
-    fn finish(self, work: Work) -> Result<Response, Problem> {
+    fn finish(self, work: BlockingWork) -> Result<Response, Problem> {
         let (call, done) = work();
         let code = done.as_ref().err().map(|problem| problem.code);
         // A worker that did not answer in time may still make the change.
@@ -136,7 +136,7 @@ impl Frame {
 
 /// The HTTP status of an answer, and its meaning in the document. An empty text stands for the
 /// general meaning of the status.
-pub(super) type Meaning = (u16, &'static str);
+pub(super) type StatusMeaning = (u16, &'static str);
 
 /// Maximum size of a request's body in bytes, of an operation that does not set its own.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -152,10 +152,10 @@ pub(super) struct Operation {
     /// Description in the OpenAPI document, beyond the summary; `None` if there is none.
     pub(super) description: Option<&'static str>,
     pub(super) input: fn(&mut SchemaGenerator) -> InputSchema,
-    pub(super) success: Meaning,
+    pub(super) success: StatusMeaning,
     pub(super) answer: AnswerSchema,
     /// Failures of this operation, beside those of its input and of all operations.
-    pub(super) failures: Vec<Meaning>,
+    pub(super) failures: Vec<StatusMeaning>,
     /// The handler; `None` if another router has it.
     pub(super) handler: Option<MethodRouter<Api>>,
     /// `true` if the operation places data, which would be lost if the server does not store
@@ -200,7 +200,7 @@ impl Operation {
     }
 
     /// Adds failures of the operation to those that the OpenAPI document lists.
-    pub(super) fn fails(mut self, failures: &[Meaning]) -> Operation {
+    pub(super) fn fails(mut self, failures: &[StatusMeaning]) -> Operation {
         self.failures.extend(failures);
         self
     }
@@ -238,7 +238,7 @@ impl Operation {
             body_bytes_max: self.body_bytes_max.unwrap_or(BODY_BYTES_MAX),
             time_max: self.time_max,
         };
-        let prepare = move |call: Call, request: Request| -> Preparing {
+        let prepare = move |call: Call, request: Request| -> PrepareFuture {
             let run = run.clone();
             Box::pin(async move {
                 let input = I::take(request).await?;
@@ -249,7 +249,7 @@ impl Operation {
                     });
                     (call, done)
                 };
-                Ok(Box::new(work) as Work)
+                Ok(Box::new(work) as BlockingWork)
             })
         };
         self.input = I::schema;

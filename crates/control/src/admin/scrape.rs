@@ -40,7 +40,7 @@ const SCRAPE_MAX: Duration = Duration::from_secs(5);
 
 /// The state that all requests for the metrics share.
 #[derive(Clone)]
-struct Scraped {
+struct ScrapeState {
     tenants: crate::Tenants,
     tenants_max: usize,
     /// Admits one scrape at a time, on all endpoints: clones of the router share the semaphore.
@@ -50,31 +50,31 @@ struct Scraped {
 /// Returns the router of the resource. At most `tenants_max` tenants have series of their own.
 pub fn scrape_router(tenants: crate::Tenants, tenants_max: usize) -> Router {
     let turn = Arc::new(Semaphore::new(1));
-    let scraped = Scraped { tenants, tenants_max, turn };
+    let scraped = ScrapeState { tenants, tenants_max, turn };
     Router::new().route("/metrics", get(scrape)).with_state(scraped)
 }
 
 /// The parameters of a scrape.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Asked {
+pub(super) struct ScrapeQuery {
     /// Maximum number of tenants with series of their own; only lowers the server's limit.
     tenants: Option<usize>,
 }
 
 /// Answers with the metrics: text in the format of OpenMetrics.
-async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> Response {
+async fn scrape(State(scraped): State<ScrapeState>, Query(asked): Query<ScrapeQuery>) -> Response {
     let Ok(permit) = scraped.turn.clone().acquire_owned().await else {
         return unavailable();
     };
     let tenants_max = asked.tenants.unwrap_or(usize::MAX).min(scraped.tenants_max);
     let (sender, receiver) = channel(PIECES_MAX);
     let is_whole = Arc::new(AtomicBool::new(false));
-    let body = Body::new(Text { receiver, is_whole: is_whole.clone() });
+    let body = Body::new(MetricsBody { receiver, is_whole: is_whole.clone() });
     let (runtime, until) = (Handle::current(), Instant::now() + SCRAPE_MAX);
     let writing = move || {
         let _next_may_begin_then = permit;
         let snapshot = Snapshot::take(&scraped.tenants, tenants_max);
-        let mut pieces = Pieces { text: String::new(), sender, runtime, until };
+        let mut pieces = PieceWriter { text: String::new(), sender, runtime, until };
         // On an error, the reader is gone or too slow.
         if metrics::write(snapshot, &mut pieces).is_ok() && pieces.flush().is_ok() {
             is_whole.store(true, Ordering::Release);
@@ -94,7 +94,7 @@ fn unavailable() -> Response {
 }
 
 /// A writer of the metrics' text, which sends it in pieces to the answer's body.
-struct Pieces {
+struct PieceWriter {
     text: String,
     sender: Sender<Bytes>,
     /// The runtime whose clock limits the time to send.
@@ -102,7 +102,7 @@ struct Pieces {
     until: Instant,
 }
 
-impl Pieces {
+impl PieceWriter {
     fn flush(&mut self) -> fmt::Result {
         let piece = std::mem::replace(&mut self.text, String::with_capacity(PIECE_BYTES + 1024));
         let sent =
@@ -111,7 +111,7 @@ impl Pieces {
     }
 }
 
-impl fmt::Write for Pieces {
+impl fmt::Write for PieceWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.text.push_str(text);
         if self.text.len() < PIECE_BYTES { Ok(()) } else { self.flush() }
@@ -119,13 +119,13 @@ impl fmt::Write for Pieces {
 }
 
 /// The body of the answer, which passes on the pieces of the text.
-struct Text {
+struct MetricsBody {
     receiver: Receiver<Bytes>,
     /// `true` once all of the text was written.
     is_whole: Arc<AtomicBool>,
 }
 
-impl hyper::body::Body for Text {
+impl hyper::body::Body for MetricsBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use contract::Failures;
+use contract::AuthFailures;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Maximum number of connections of one address at a network endpoint; for IPv6, of one network of
@@ -24,7 +24,7 @@ pub(super) struct AddressSlot {
 
 impl AddressSlots {
     pub(super) fn take(of: &Arc<AddressSlots>, address: IpAddr) -> Option<AddressSlot> {
-        let address = Failures::place(address);
+        let address = AuthFailures::place(address);
         let mut taken = of.0.lock().expect("no holder panics");
         if taken.iter().filter(|one| **one == address).count() >= CONNECTIONS_OF_ADDRESS_MAX {
             return None;
@@ -46,13 +46,13 @@ impl Drop for AddressSlot {
 /// A connection's share of limited resources (a place among all connections, and among those of its
 /// address). It is returned when the connection and its requests have ended.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct ConnectionPermit {
     _held: Arc<(OwnedSemaphorePermit, Option<AddressSlot>)>,
 }
 
-impl Seat {
-    pub(super) fn of(permit: OwnedSemaphorePermit, slot: Option<AddressSlot>) -> Seat {
-        Seat { _held: Arc::new((permit, slot)) }
+impl ConnectionPermit {
+    pub(super) fn of(permit: OwnedSemaphorePermit, slot: Option<AddressSlot>) -> ConnectionPermit {
+        ConnectionPermit { _held: Arc::new((permit, slot)) }
     }
 }
 

@@ -8,9 +8,9 @@ use hyper::body::Body;
 use zeroize::Zeroize;
 
 /// Bytes of a request's body. They are wiped when they are dropped, if nobody else has them.
-pub(super) struct Wiped(pub(super) Bytes);
+pub(super) struct WipedBytes(pub(super) Bytes);
 
-impl Drop for Wiped {
+impl Drop for WipedBytes {
     fn drop(&mut self) {
         drop(wipe([std::mem::take(&mut self.0)]));
     }
@@ -19,7 +19,7 @@ impl Drop for Wiped {
 /// The parts of the bodies that a connection has received. The server's buffer of the connection
 /// shares their memory, and so they are wiped when the connection has ended.
 #[derive(Clone, Default)]
-pub(super) struct Received(Arc<Mutex<Parts>>);
+pub(super) struct ReceivedParts(Arc<Mutex<Parts>>);
 
 #[derive(Default)]
 struct Parts(Vec<Bytes>);
@@ -30,7 +30,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of parts that do: each may hold a whole buffer of the connection.
 const KEPT_PARTS_MAX: usize = 8;
 
-impl Received {
+impl ReceivedParts {
     /// Returns a body whose parts are wiped after their use.
     pub(super) fn follow<B: Body<Data = Bytes>>(
         &self,

@@ -21,12 +21,12 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::answers::{Answer, Answers, Noted};
+use super::answers::{AnswerState, TrackedStream, UnsentAnswers};
 use super::audit::{self, Auditor, Caller, Journal};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
-use super::seat::{AddressSlots, Seat};
-use super::secrecy::Received;
+use super::seat::{AddressSlots, ConnectionPermit};
+use super::secrecy::ReceivedParts;
 use super::time_limit;
 use super::tls::Credentials;
 
@@ -63,12 +63,12 @@ pub enum AdminListener {
 
 /// A handle on a running endpoint of the API, which goes on when the handle is dropped.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct EndpointHandle {
     is_held: Arc<watch::Sender<bool>>,
-    answers: Arc<Answers>,
+    answers: Arc<UnsentAnswers>,
 }
 
-impl Running {
+impl EndpointHandle {
     /// Stops accepting connections (they wait in the kernel), or resumes. Existing connections go
     /// on.
     pub fn hold(&self, is_held: bool) {
@@ -83,14 +83,14 @@ impl Running {
 }
 
 /// Starts a thread that serves `endpoint` until the process ends. If `is_held`, the thread accepts
-/// no connections until [`Running::hold`] releases it.
+/// no connections until [`EndpointHandle::hold`] releases it.
 ///
 /// # Errors
 /// Fails if the system has no free thread or descriptor.
 ///
 /// # Panics
 /// Panics if the endpoint is [`AdminListener::Tcp`] and its socket is not on loopback.
-pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Result<Running> {
+pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Result<EndpointHandle> {
     start_audited(router, endpoint, is_held, None, || {})
 }
 
@@ -109,7 +109,7 @@ pub fn start_audited(
     is_held: bool,
     journal: Option<Arc<dyn Journal>>,
     begin: fn(),
-) -> io::Result<Running> {
+) -> io::Result<EndpointHandle> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let auditor = Auditor::new(journal);
     let guard = match &endpoint {
@@ -153,14 +153,14 @@ pub fn start_audited(
         }
     };
     let (sender, receiver) = watch::channel(is_held);
-    let answers = Arc::new(Answers::default());
+    let answers = Arc::new(UnsentAnswers::default());
     let own = answers.clone();
     let answering = move || {
         begin();
         runtime.block_on(accept_all(&entry, &routers, receiver, &own));
     };
     std::thread::Builder::new().name("admin".to_owned()).spawn(answering)?;
-    Ok(Running { is_held: Arc::new(sender), answers })
+    Ok(EndpointHandle { is_held: Arc::new(sender), answers })
 }
 
 /// The listener of an endpoint, registered with the asynchronous runtime.
@@ -180,7 +180,7 @@ async fn accept_all(
     entry: &Entry,
     routers: &Routers,
     mut is_held: watch::Receiver<bool>,
-    answers: &Arc<Answers>,
+    answers: &Arc<UnsentAnswers>,
 ) {
     let slots = Arc::new(AddressSlots::default());
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -188,7 +188,7 @@ async fn accept_all(
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
         // A dropped sender means that the API is never held again.
         while *is_held.borrow_and_update() && is_held.changed().await.is_ok() {}
-        let answer = Answer::new(answers.clone());
+        let answer = AnswerState::new(answers.clone());
         let accepting = async {
             match entry {
                 Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
@@ -196,13 +196,15 @@ async fn accept_all(
                     let is_let_in = gate::may_use(peer.uid(), *owner);
                     let router = if is_let_in { &routers.open } else { &routers.forbidden };
                     let caller = Caller::Process { uid: peer.uid(), pid: peer.pid() };
-                    let (stream, seat) = (Noted::new(stream, answer), Seat::of(permit, None));
+                    let (stream, seat) =
+                        (TrackedStream::new(stream, answer), ConnectionPermit::of(permit, None));
                     tokio::spawn(serve(stream, router.clone(), caller, seat));
                     Ok(())
                 }),
                 Entry::Tcp(listener) => listener.accept().await.map(|(stream, address)| {
                     let caller = Caller::Address { address, token: None };
-                    let (stream, seat) = (Noted::new(stream, answer), Seat::of(permit, None));
+                    let (stream, seat) =
+                        (TrackedStream::new(stream, answer), ConnectionPermit::of(permit, None));
                     tokio::spawn(serve(stream, routers.open.clone(), caller, seat));
                 }),
                 Entry::Tls(listener, credentials) => {
@@ -210,8 +212,8 @@ async fn accept_all(
                         // Without a free place, the connection ends here.
                         if let Some(slot) = AddressSlots::take(&slots, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
-                            let seat = Seat::of(permit, Some(slot));
-                            let stream = Noted::new(stream, answer);
+                            let seat = ConnectionPermit::of(permit, Some(slot));
+                            let stream = TrackedStream::new(stream, answer);
                             tokio::spawn(shake_hands(stream, address, acceptor, router, seat));
                         }
                     })
@@ -243,11 +245,11 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
 
 /// Serves one connection from another machine.
 async fn shake_hands(
-    stream: Noted<TcpStream>,
+    stream: TrackedStream<TcpStream>,
     address: SocketAddr,
     acceptor: TlsAcceptor,
     router: Router,
-    seat: Seat,
+    seat: ConnectionPermit,
 ) {
     let answer = stream.answer();
     let shaken = tokio::time::timeout(HEAD_MAX, acceptor.accept(stream)).await;
@@ -259,10 +261,10 @@ async fn shake_hands(
 
 /// Serves one connection of this machine.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: Noted<S>,
+    stream: TrackedStream<S>,
     router: Router,
     caller: Caller,
-    seat: Seat,
+    seat: ConnectionPermit,
 ) {
     let answer = stream.answer();
     serve_noted(stream, answer, router, caller, seat).await;
@@ -271,14 +273,14 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 /// Serves one connection. Its end, or the stream that carries it, notes when `answer` was sent.
 async fn serve_noted(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    answer: Arc<Answer>,
+    answer: Arc<AnswerState>,
     router: Router,
     caller: Caller,
-    seat: Seat,
+    seat: ConnectionPermit,
 ) {
     let router = TowerToHyperService::new(router);
     // It is dropped after the connection, which shares its memory.
-    let received = Received::default();
+    let received = ReceivedParts::default();
     let bodies = received.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
@@ -336,9 +338,9 @@ mod tests {
             let (mut peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
             stream.set_nonblocking(true).unwrap();
             let stream = tokio::net::UnixStream::from_std(stream).unwrap();
-            let seat = Seat::of(permits.clone().try_acquire_owned().unwrap(), None);
+            let seat = ConnectionPermit::of(permits.clone().try_acquire_owned().unwrap(), None);
             let caller = Caller::Process { uid: 0, pid: None };
-            let stream = Noted::new(stream, Answer::new(Arc::default()));
+            let stream = TrackedStream::new(stream, AnswerState::new(Arc::default()));
             let served = tokio::spawn(serve(stream, router, caller, seat));
             peer.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
             asked.acquire().await.unwrap().forget();
@@ -358,7 +360,7 @@ mod tests {
         use std::io::{Read, Write};
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(UnsentAnswers::default());
         let permits = Arc::new(Semaphore::new(1));
         let has_asked = Arc::new(Semaphore::new(0));
         let (may_answer, asked) = (Arc::new(Semaphore::new(0)), has_asked.clone());
@@ -371,8 +373,8 @@ mod tests {
             let (mut peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
             stream.set_nonblocking(true).unwrap();
             let stream = tokio::net::UnixStream::from_std(stream).unwrap();
-            let stream = Noted::new(stream, Answer::new(answers.clone()));
-            let seat = Seat::of(permits.clone().try_acquire_owned().unwrap(), None);
+            let stream = TrackedStream::new(stream, AnswerState::new(answers.clone()));
+            let seat = ConnectionPermit::of(permits.clone().try_acquire_owned().unwrap(), None);
             let caller = Caller::Process { uid: 0, pid: None };
             let served = tokio::spawn(serve(stream, router, caller, seat));
             for (method, is_open) in [("GET", false), ("POST", true)] {

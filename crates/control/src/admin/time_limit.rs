@@ -17,7 +17,7 @@ pub(super) const REQUEST_MAX: Duration = Duration::from_secs(10);
 
 /// The part of its way on which a request is.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum RequestPhase {
     /// The request is let in, or has a handler that does not tell the parts of its way.
     Whole,
     /// The body arrives.
@@ -31,13 +31,13 @@ enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct TimeLimit {
     arrival_max: Duration,
-    now: Arc<Mutex<Stretch>>,
+    now: Arc<Mutex<PhaseDeadline>>,
 }
 
 /// A part of a request's way, and the time by which it must end.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    part: Part,
+struct PhaseDeadline {
+    part: RequestPhase,
     most: Duration,
     until: Instant,
 }
@@ -55,46 +55,46 @@ impl Default for TimeLimit {
 impl TimeLimit {
     fn new(arrival_max: Duration) -> TimeLimit {
         let most = arrival_max;
-        let begun = Stretch { part: Part::Whole, most, until: Instant::now() + most };
+        let begun = PhaseDeadline { part: RequestPhase::Whole, most, until: Instant::now() + most };
         TimeLimit { arrival_max, now: Arc::new(Mutex::new(begun)) }
     }
 
     /// Notes that the body of the request is awaited from now on.
     pub(super) fn arrives(&self) {
-        self.enter(Part::Arriving, self.arrival_max);
+        self.enter(RequestPhase::Arriving, self.arrival_max);
     }
 
     /// Notes that the operation begins, which may take as long as `most`.
     pub(super) fn runs(&self, most: Duration) {
-        self.enter(Part::Running, most);
+        self.enter(RequestPhase::Running, most);
     }
 
-    fn enter(&self, part: Part, most: Duration) {
+    fn enter(&self, part: RequestPhase, most: Duration) {
         let until = Instant::now() + most;
-        *self.now.lock().expect("no holder panics") = Stretch { part, most, until };
+        *self.now.lock().expect("no holder panics") = PhaseDeadline { part, most, until };
     }
 
-    fn now(&self) -> Stretch {
+    fn now(&self) -> PhaseDeadline {
         *self.now.lock().expect("no holder panics")
     }
 }
 
-impl Stretch {
+impl PhaseDeadline {
     /// Returns the answer to a request that exceeds the limit.
     fn exceeded(self) -> Response {
         let seconds = self.most.as_secs();
         let message = match self.part {
-            Part::Whole => format!("the request took more than {seconds} s"),
-            Part::Arriving => format!(
+            RequestPhase::Whole => format!("the request took more than {seconds} s"),
+            RequestPhase::Arriving => format!(
                 "the body of the request did not arrive within {seconds} s, so nothing was done"
             ),
-            Part::Running => format!(
+            RequestPhase::Running => format!(
                 "the operation takes more than {seconds} s: the server goes on with it, and the \
                  request does not wait any longer"
             ),
         };
         let mut response = Problem::new(Code::TimeOut, message).into_response();
-        if matches!(self.part, Part::Arriving) {
+        if matches!(self.part, RequestPhase::Arriving) {
             response.extensions_mut().insert(NothingDone);
         }
         response

@@ -16,9 +16,9 @@ use super::tokens::Tokens;
 
 /// The server's certificate and key, and the tokens of its operators. Both can be replaced while
 /// the server runs, since certificates expire and operators leave.
-pub struct Credentials(RwLock<Inside>);
+pub struct Credentials(RwLock<CredentialState>);
 
-struct Inside {
+struct CredentialState {
     server: Arc<ServerConfig>,
     tokens: Arc<Tokens>,
 }
@@ -30,7 +30,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-fn inside(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Inside, String> {
+fn inside(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<CredentialState, String> {
     let chain: Result<Vec<CertificateDer<'static>>, _> =
         CertificateDer::pem_slice_iter(certificate).collect();
     let chain = chain.map_err(|error| format!("the certificate makes no sense: {error}"))?;
@@ -43,7 +43,7 @@ fn inside(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Inside, Stri
         .with_protocol_versions(&[&version::TLS13])
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| format!("the certificate and the key do not go together: {error}"))?;
-    Ok(Inside { server: Arc::new(server), tokens: Arc::new(tokens) })
+    Ok(CredentialState { server: Arc::new(server), tokens: Arc::new(tokens) })
 }
 
 impl Credentials {
@@ -82,25 +82,25 @@ fn provider() -> Arc<crypto::CryptoProvider> {
 /// A client's access to a server on another machine: the trusted authorities, and the client's
 /// token.
 #[derive(Clone)]
-pub struct Pass {
+pub struct ClientCredentials {
     config: Arc<ClientConfig>,
     token: String,
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for ClientCredentials {
     /// Omits the token, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").finish_non_exhaustive()
+        f.debug_struct("ClientCredentials").finish_non_exhaustive()
     }
 }
 
-impl Pass {
+impl ClientCredentials {
     /// Trusts servers whose certificate is issued by one of `authorities` (in PEM), and presents
     /// `token` to them.
     ///
     /// # Errors
     /// Fails with the fault, without anything of the token.
-    pub fn new(authorities: &[u8], token: &str) -> Result<Pass, String> {
+    pub fn new(authorities: &[u8], token: &str) -> Result<ClientCredentials, String> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities) {
             let added = authority.map_err(|error| error.to_string());
@@ -119,7 +119,7 @@ impl Pass {
             .map_err(|error| error.to_string())?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Pass { config: Arc::new(config), token: token.to_owned() })
+        Ok(ClientCredentials { config: Arc::new(config), token: token.to_owned() })
     }
 
     pub(super) fn connector(&self) -> TlsConnector {

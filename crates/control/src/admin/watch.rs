@@ -1,7 +1,7 @@
 //! The JSON bodies of the admin API for the server's activity: `/v1/flows` and
 //! `/v1/tenants/NAME/stages`.
 
-use contract::{Part, Stage};
+use contract::{Stage, TurnPart};
 use qos::WAITS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub struct FlowOfWorker {
     /// Number of buffers in use.
     pub buffers: u32,
     /// Parts of its busy time in percent: network, protocol, scheduling, device, kernel, upkeep.
-    pub parts: [f64; Part::ALL.len()],
+    pub parts: [f64; TurnPart::ALL.len()],
 }
 
 /// The activity of a namespace in the last second.
@@ -101,8 +101,8 @@ pub struct Flows {
     pub workers: Vec<FlowOfWorker>,
     /// The namespaces that were ever used, by number.
     pub namespaces: Vec<FlowOfNamespace>,
-    /// The verdict on a machine whose workers wait for processors, so that latencies are not those of
-    /// the devices; `null` if the workers get the time that they need.
+    /// The verdict on a machine whose workers wait for processors, so that latencies are not those
+    /// of the devices; `null` if the workers get the time that they need.
     #[serde(default)]
     pub overcommitted: Option<String>,
 }

@@ -90,7 +90,7 @@ pub(super) const DEADLINE_MS_MAX: u64 = 86_400_000;
 
 /// The filter for a list of connections.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Which {
+pub(super) struct ConnectionFilter {
     /// Maximum number of connections; all by default.
     pub(super) limit: Option<usize>,
     /// Text that the tenant or the peer must contain.

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use contract::{End, Happening, Insecurity, PacketReading, Protocol, TlsUse};
+use contract::{EndCause, PacketReading, Protocol, ServerEvent, TlsFailure, TlsUse};
 
 use super::of_server::protocol_word;
 use super::series::{Series, families};
 
 /// Writes one series for each of the `kinds`: the value of the label, and the event that is
 /// counted.
-fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, Happening); N]) -> fmt::Result {
+fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, ServerEvent); N]) -> fmt::Result {
     kinds.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
 }
 
@@ -19,7 +19,7 @@ families! {
         "Connections that have ended: `peer` closed it; `network`: the peer reset it, or the network failed; `protocol_error`: the peer broke the protocol; `failed_request`: a request failed, for which version 1 of `reflex` has no word; `session`: an NVMe controller was shut down, missed its keep-alives, was not let in or is not any more; `stuck`: the peer stopped amid a message or its credentials, or left replies unread, for too long; `not_let_in`: no access rule, or no such tenant; `drained` with its listener, worker or server; `ordered` by an operator; `superseded` by a newer one of its client; `back_pressure`: too much was kept for stopped connections."
         => |snapshot, out| {
             snapshot.workers.iter().enumerate().try_for_each(|(n, flow)| {
-                let mut ends = End::ALL.into_iter().zip(flow.ends);
+                let mut ends = EndCause::ALL.into_iter().zip(flow.ends);
                 ends.try_for_each(|(cause, count)| out.count([&n.to_string(), cause.word()], count))
             })
         };
@@ -34,13 +34,13 @@ families! {
     connections_refused: Counter["reason"]
         "Connections that were closed when they came: there were as many as may be (`full`), or their listener is drained (`drained`). Those that no rule lets in end as `not_let_in`."
         => |_, out| {
-            let (full, drained) = (Happening::RefusedFull, Happening::RefusedDrained);
+            let (full, drained) = (ServerEvent::RefusedFull, ServerEvent::RefusedDrained);
             each(out, [("full", full), ("drained", drained)])
         };
     authentications: Counter["credential", "outcome"]
         "Proofs of who somebody is that `failed`, and those that were looked at late because of failures from the same address (`delayed`; wrong tokens of operators are refused instead): a client's `token`, an NVMe host's `key` (one that breaks off has failed), an operator's `admin_token`."
         => |_, out| {
-            use Happening as Of;
+            use ServerEvent as Of;
             let kinds = [
                 ("token", Of::TokenFailed, Of::TokenDelayed),
                 ("key", Of::KeyFailed, Of::KeyDelayed),
@@ -54,8 +54,8 @@ families! {
     tls_handshakes: Counter["outcome"]
         "TLS handshakes that ended well (`done`), and those that failed: the peer did not speak TLS (`plain`), broke off (`broken_off`), or took too long (`late`); there were too many at once (`crowd`); either end did not take the other's certificate (`certificate`), or has not its pre-shared key (`key`); anything else (`protocol`)."
         => |_, out| {
-            out.count(["done"], Happening::TlsDone.so_far())?;
-            let failed = Insecurity::WORDS.into_iter().zip(Happening::INSECURE);
+            out.count(["done"], ServerEvent::TlsDone.so_far())?;
+            let failed = TlsFailure::WORDS.into_iter().zip(ServerEvent::INSECURE);
             failed.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
         };
     tls_connections: Gauge["protocol"]
@@ -116,16 +116,16 @@ families! {
         };
     audit_records: Counter["outcome"]
         "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."
-        => |_, out| each(out, [("kept", Happening::AuditKept), ("owed", Happening::AuditOwed)]);
+        => |_, out| each(out, [("kept", ServerEvent::AuditKept), ("owed", ServerEvent::AuditOwed)]);
     log_left_out: Counter[]
         "Events that were left out of the log, because there were too many from one place in the program."
-        => |_, out| out.count([], Happening::LogLeftOut.so_far());
+        => |_, out| out.count([], ServerEvent::LogLeftOut.so_far());
     reloads: Counter["outcome"]
         "Configurations that were read again: taken (`done`), or `refused`, after which nothing has changed."
         => |_, out|
-            each(out, [("done", Happening::ReloadDone), ("refused", Happening::ReloadRefused)]);
+            each(out, [("done", ServerEvent::ReloadDone), ("refused", ServerEvent::ReloadRefused)]);
     upgrades: Counter["outcome"]
         "`done`: 1 in a process that has taken over from another; `failed`: attempts of others to take over from this one that came to nothing."
         => |_, out|
-            each(out, [("done", Happening::UpgradeDone), ("failed", Happening::UpgradeFailed)]);
+            each(out, [("done", ServerEvent::UpgradeDone), ("failed", ServerEvent::UpgradeFailed)]);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use contract::{DeviceError, Part, Protocol, Stage, Status};
+use contract::{DeviceError, Protocol, Stage, Status, TurnPart};
 use qos::Drift;
 
 use super::Snapshot;
@@ -12,14 +12,14 @@ use crate::flows::{DeviceFlow, WorkerFlow};
 use crate::info::DeviceInfo;
 use crate::work::Work;
 
-pub(super) fn part_word(part: Part) -> &'static str {
+pub(super) fn part_word(part: TurnPart) -> &'static str {
     match part {
-        Part::Network => "network",
-        Part::Protocol => "protocol",
-        Part::Scheduling => "scheduling",
-        Part::Device => "device",
-        Part::Kernel => "kernel",
-        Part::Upkeep => "upkeep",
+        TurnPart::Network => "network",
+        TurnPart::Protocol => "protocol",
+        TurnPart::Scheduling => "scheduling",
+        TurnPart::Device => "device",
+        TurnPart::Kernel => "kernel",
+        TurnPart::Upkeep => "upkeep",
     }
 }
 
@@ -234,7 +234,7 @@ families! {
         "What the time of one turn in 64, picked by chance, went into: `network` (the socket layer), `protocol` (parsing, admitting, replying), `scheduling` (rounds, and submitting what they let go), `device` (taking completions), `kernel` (the system call), `upkeep` (the rest). Only the proportions mean something."
         => |snapshot, out| {
             of_workers(snapshot, |n, flow| {
-                let parts = Part::ALL.into_iter().zip(flow.parts);
+                let parts = TurnPart::ALL.into_iter().zip(flow.parts);
                 parts.into_iter().try_for_each(|(part, time)| out.sum([n, part_word(part)], time))
             })
         };

@@ -5,7 +5,7 @@ use qos::Class;
 
 use super::Snapshot;
 use super::series::families;
-use super::snapshot::OfTenant;
+use super::snapshot::TenantMetrics;
 use crate::totals::TOKEN;
 use crate::work::Work;
 
@@ -21,15 +21,15 @@ fn class_word(class: Class) -> &'static str {
 }
 
 /// Returns the tenants that have sent a request: other tenants have no counters.
-fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
-    let did = |tenant: &&OfTenant| {
+fn active(snapshot: &Snapshot) -> impl Iterator<Item = &TenantMetrics> {
+    let did = |tenant: &&TenantMetrics| {
         tenant.totals.requests != [0; 3] || tenant.totals.failures.iter().any(|count| *count > 0)
     };
     snapshot.all().filter(did)
 }
 
 /// Returns the tenants with an SLO, and the SLOs.
-fn promised(snapshot: &Snapshot) -> impl Iterator<Item = (&OfTenant, Slo)> {
+fn promised(snapshot: &Snapshot) -> impl Iterator<Item = (&TenantMetrics, Slo)> {
     snapshot.all().filter_map(|tenant| Some((tenant, tenant.slo?)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use contract::{COARSE_BUCKETS, Coarse, Stage, Staged, coarse_edge};
+use contract::{COARSE_BUCKETS, CoarseHistogram, Stage, StageHistograms, coarse_edge};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
@@ -139,7 +139,7 @@ impl Series<'_> {
     }
 
     /// Writes the non-empty histograms by operation and stage, for one value of the first label.
-    pub(super) fn stages(&mut self, of: &str, samples: &Staged<u64>) -> fmt::Result {
+    pub(super) fn stages(&mut self, of: &str, samples: &StageHistograms<u64>) -> fmt::Result {
         for (op, stages) in ["read", "other"].into_iter().zip(samples) {
             for (stage, histogram) in Stage::ALL.into_iter().zip(stages) {
                 if histogram.iter().any(|count| *count > 0) {
@@ -173,7 +173,7 @@ impl Series<'_> {
     pub(super) fn times<const N: usize>(
         &mut self,
         values: [&str; N],
-        histogram: &Coarse<u64>,
+        histogram: &CoarseHistogram<u64>,
         joined: usize,
     ) -> fmt::Result {
         let count = histogram.iter().sum();

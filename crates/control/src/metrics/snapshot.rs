@@ -7,7 +7,7 @@ use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
 use crate::info::DeviceInfo;
 use crate::registry::class_index;
 use crate::totals::TenantTotals;
-use crate::views::{self, Detail};
+use crate::views::{self, TenantDetail};
 use crate::work::Work;
 use crate::{Measured, Tenants};
 
@@ -17,7 +17,7 @@ const CHUNK: usize = 128;
 /// The metrics of one tenant, or the sum of the metrics of all tenants that have no series of their
 /// own.
 #[derive(Clone, Debug)]
-pub(super) struct OfTenant {
+pub(super) struct TenantMetrics {
     pub(super) name: String,
     pub(super) device: String,
     pub(super) class: Class,
@@ -29,10 +29,10 @@ pub(super) struct OfTenant {
     pub(super) totals: TenantTotals,
 }
 
-impl OfTenant {
+impl TenantMetrics {
     /// Returns the empty sum of tenants without series of their own.
-    fn rest() -> OfTenant {
-        OfTenant {
+    fn rest() -> TenantMetrics {
+        TenantMetrics {
             name: REST.to_owned(),
             device: String::new(),
             class: Class::BestEffort,
@@ -49,10 +49,10 @@ impl OfTenant {
 /// The figures that one scrape of the metrics writes, copied out of the registry.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    pub(super) tenants: Vec<OfTenant>,
+    pub(super) tenants: Vec<TenantMetrics>,
     /// The sum of all other tenants, including those that are gone, so that this sum never falls.
     /// `None` without such tenants.
-    pub(super) rest: Option<OfTenant>,
+    pub(super) rest: Option<TenantMetrics>,
     /// Tenants by class (latency-critical, best effort, leaving), and their connections.
     pub(super) classes: [(u64, u64); 3],
     /// The work of tenants, by class.
@@ -92,16 +92,16 @@ impl Snapshot {
         snapshot
     }
 
-    fn add(&mut self, of: Detail, tenants_max: usize) {
+    fn add(&mut self, of: TenantDetail, tenants_max: usize) {
         let is_own = of.number < tenants_max;
         if let Some(departed) = of.departed.filter(|_| !is_own) {
-            self.rest.get_or_insert_with(OfTenant::rest).totals.add_totals(&departed);
+            self.rest.get_or_insert_with(TenantMetrics::rest).totals.add_totals(&departed);
         }
         let Some((info, totals)) = of.tenant else { return };
         let class = class_index(info.class);
         self.classes[class].0 += 1;
         self.classes[class].1 += u64::from(info.connections);
-        let of = OfTenant {
+        let of = TenantMetrics {
             name: info.name,
             device: info.device,
             class: info.class,
@@ -116,14 +116,14 @@ impl Snapshot {
             return self.tenants.push(of);
         }
         self.left_out += 1;
-        let rest = self.rest.get_or_insert_with(OfTenant::rest);
+        let rest = self.rest.get_or_insert_with(TenantMetrics::rest);
         rest.connections += of.connections;
         rest.in_flight += of.in_flight;
         rest.totals.add_totals(&of.totals);
     }
 
     /// Returns the tenants that have metric series of their own, and last the sum of all others.
-    pub(super) fn all(&self) -> impl Iterator<Item = &OfTenant> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &TenantMetrics> {
         self.tenants.iter().chain(&self.rest)
     }
 }

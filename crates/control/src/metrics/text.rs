@@ -13,9 +13,9 @@ use super::{PREFIX, Snapshot, families};
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
-struct Collected(Arc<Snapshot>);
+struct SnapshotCollector(Arc<Snapshot>);
 
-impl Collector for Collected {
+impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         families().try_for_each(|family| family.encode(&self.0, &mut encoder))
     }
@@ -27,7 +27,7 @@ impl Collector for Collected {
 /// Fails with the errors of the writer.
 pub fn write(snapshot: Snapshot, to: &mut impl fmt::Write) -> fmt::Result {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Collected(Arc::new(snapshot))));
+    registry.register_collector(Box::new(SnapshotCollector(Arc::new(snapshot))));
     text::encode(to, &registry)
 }
 
@@ -38,8 +38,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::{
-        ChoreRate, Chored, Chores, CoarseBucket, DEVICES_MAX, Instant, Kind, NamespaceId, Part,
-        Promise, Protocol, Slo, Stage, Status,
+        ChoreCounters, ChoreRate, Chores, CoarseBucket, DEVICES_MAX, Instant, IoKind, NamespaceId,
+        Promise, Protocol, Slo, Stage, Status, TurnPart,
     };
     use qos::DeviceModel;
 
@@ -48,13 +48,13 @@ mod tests {
 
     /// A device whose background work reads and writes two pages for each page that hosts write.
     #[derive(Debug)]
-    struct Collecting;
+    struct CollectingChores;
 
-    impl Chores for Collecting {
-        fn done(&self) -> Chored {
+    impl Chores for CollectingChores {
+        fn done(&self) -> ChoreCounters {
             let (host_pages, moved) = (1_000_000, 2_000_000);
             let free_permille = 45;
-            Chored {
+            ChoreCounters {
                 host_pages,
                 read_pages: moved,
                 written_pages: moved,
@@ -90,24 +90,24 @@ mod tests {
             let made = registry.register(name, promise, None, origin, Instant::ZERO).unwrap();
             let meters = registry.meters(0);
             let meter = meters.get(made.tenant).unwrap();
-            (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
-            meter.record(Kind::Write, 512, 1);
+            (0..100).for_each(|n| meter.record(IoKind::Read, 4096, n * 10_000));
+            meter.record(IoKind::Write, 512, 1);
             meter.fail(Status::Retry);
             let work = &meters.know_namespace(NamespaceId(1)).unwrap().work;
             let protocol = meters.protocol(Protocol::NvmeTcp);
-            work.record(Kind::Read, 4096);
-            protocol.record(Kind::Read, 4096);
+            work.record(IoKind::Read, 4096);
+            protocol.record(IoKind::Read, 4096);
             for (stage, us) in Stage::ALL.into_iter().zip([20, 90, 5]) {
                 let time = CoarseBucket::of(us * 1_000);
-                meter.sample(Kind::Read, stage, time);
-                work.stages.sample(Kind::Read, stage, time);
-                protocol.stages.sample(Kind::Read, stage, time);
+                meter.sample(IoKind::Read, stage, time);
+                work.stages.sample(IoKind::Read, stage, time);
+                protocol.stages.sample(IoKind::Read, stage, time);
             }
             meters.worker.fail(Status::Denied);
-            meters.worker.time(Part::Network, 1_000_000);
+            meters.worker.time(TurnPart::Network, 1_000_000);
             meters.worker.set_waited(Duration::from_millis(1));
         }
-        registry.expect_chores(0, Arc::new(Collecting), Instant::ZERO);
+        registry.expect_chores(0, Arc::new(CollectingChores), Instant::ZERO);
         registry.observe(Instant::ZERO);
         registry.measure(Instant::ZERO + Duration::from_secs(1));
         drop(registry);
@@ -265,11 +265,11 @@ mod tests {
             if sign == "+" {
                 let promise = Promise::default();
                 let made = registry.register(name, promise, None, Origin::Operator, now).unwrap();
-                meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
+                meters.get(made.tenant).unwrap().record(IoKind::Read, 4096, 5_000);
             } else {
                 let tenant = registry.find(name).unwrap();
                 // The last window of the tenant's life does not end.
-                (0..7).for_each(|_| meters.get(tenant).unwrap().record(Kind::Read, 4096, 9_000));
+                (0..7).for_each(|_| meters.get(tenant).unwrap().record(IoKind::Read, 4096, 9_000));
                 registry.unregister(name, now).unwrap();
                 meters.get(tenant).unwrap().end_epoch();
                 registry.settle(now);
@@ -310,13 +310,13 @@ mod tests {
     }
 
     /// Records a time in each stage for a request of each kind.
-    fn spend(count: impl Fn(Kind, Stage, CoarseBucket)) {
+    fn spend(count: impl Fn(IoKind, Stage, CoarseBucket)) {
         let (short, long) = (CoarseBucket::of(9_000), CoarseBucket::of(90_000));
-        for kind in [Kind::Read, Kind::Write] {
+        for kind in [IoKind::Read, IoKind::Write] {
             count(kind, Stage::Scheduler, short);
             count(kind, Stage::Device, long);
         }
-        count(Kind::Read, Stage::Reply, short);
+        count(IoKind::Read, Stage::Reply, short);
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
                 .register(&name, slo.into(), None, Origin::Operator, Instant::ZERO)
                 .unwrap();
             let meter = meters.get(made.tenant).unwrap();
-            meter.record(Kind::Read, 4096, 90_000);
+            meter.record(IoKind::Read, 4096, 90_000);
             meter.fail(Status::Retry);
             spend(|kind, stage, time| meter.sample(kind, stage, time));
         }
@@ -368,13 +368,15 @@ mod tests {
             for n in 0..NAMESPACES {
                 let meter = meters.know_namespace(NamespaceId(n as u16 + 1)).unwrap();
                 meter.set_device(n % DEVICES_MAX);
-                [Kind::Read, Kind::Write]
+                [IoKind::Read, IoKind::Write]
                     .into_iter()
                     .for_each(|kind| meter.work.record(kind, 4096));
                 spend(|kind, stage, time| meter.work.stages.sample(kind, stage, time));
             }
             for protocol in Protocol::ALL.map(|protocol| meters.protocol(protocol)) {
-                [Kind::Read, Kind::Write].into_iter().for_each(|kind| protocol.record(kind, 4096));
+                [IoKind::Read, IoKind::Write]
+                    .into_iter()
+                    .for_each(|kind| protocol.record(kind, 4096));
                 spend(|kind, stage, time| protocol.stages.sample(kind, stage, time));
             }
             Status::ALL.iter().for_each(|status| meters.worker.fail(*status));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{Instant, NamespaceId, Protocol, Reading, TenantId};
+use contract::{Instant, NamespaceId, Protocol, TenantId, TenantReading};
 use qos::Class;
 
 use super::devices::Devices;
@@ -12,7 +12,7 @@ use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
 use crate::history::{self, History};
 use crate::info::DeviceInfo;
 use crate::starvation::Starvation;
-use crate::violations::{Late, Violations};
+use crate::violations::{LateTenant, Violations};
 use crate::work::Work;
 
 /// The activity of all tenants together: sums since the start, and the last windows.
@@ -45,7 +45,7 @@ impl Activity {
     }
 
     /// Adds the activity of a tenant of this class between two readings.
-    pub(super) fn count(&mut self, class: Class, between: &Reading) {
+    pub(super) fn count(&mut self, class: Class, between: &TenantReading) {
         self.classes[class_index(class)].add(&between.into());
     }
 
@@ -53,7 +53,7 @@ impl Activity {
     pub(super) fn add_late(&mut self, tenant: TenantId, entry: &Entry, device: &str, now: Instant) {
         let slo = entry.promise.slo();
         if let (Some(slo), Some(us)) = (slo, entry.window.measured.slo_percentile_us) {
-            self.violations.add(tenant, Late { tenant: &entry.name, device, slo, us }, now);
+            self.violations.add(tenant, LateTenant { tenant: &entry.name, device, slo, us }, now);
         }
     }
 

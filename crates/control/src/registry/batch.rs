@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use contract::{Instant, Promise, Share, TenantId};
-use qos::Lot;
+use qos::UndoCopy;
 use spec::Tenant;
 
 use super::TenantRegistry;
@@ -45,12 +45,12 @@ impl TenantChange {
 /// A tenant's state before a batch: its promise and the index of its device, the tokens that it
 /// needs, its note, and its state in the registry of each device.
 #[derive(Debug)]
-struct Before {
+struct TenantSnapshot {
     promise: Promise,
     device: usize,
     tokens_needed: u64,
     note: Option<String>,
-    lots: Vec<Lot>,
+    lots: Vec<UndoCopy>,
 }
 
 /// Changes of tenants that have begun: they can be undone, or ended. Registrations and changes are
@@ -60,7 +60,7 @@ struct Before {
 pub struct Batch {
     /// Name and number of each added or changed tenant, with its state before the batch; `None` for
     /// added tenants.
-    begun: Vec<(String, TenantId, Option<Before>)>,
+    begun: Vec<(String, TenantId, Option<TenantSnapshot>)>,
     /// The names of the tenants that the batch removes at its end.
     removals: Vec<String>,
 }
@@ -70,8 +70,8 @@ impl Batch {
     /// next batch.
     ///
     /// # Errors
-    /// Fails with the refused change, counted from zero, and the reason; then nothing has changed. A
-    /// second change of one tenant is refused, too.
+    /// Fails with the refused change, counted from zero, and the reason; then nothing has changed.
+    /// A second change of one tenant is refused, too.
     pub fn begin(
         registry: &mut TenantRegistry,
         changes: &[TenantChange],
@@ -117,7 +117,7 @@ impl Batch {
             TenantChange::Set { name, to, note, device } => {
                 let tenant = registry.tenants.known(name)?;
                 let there = device.as_ref().map(|name| registry.devices.find(Some(name)));
-                let (before, place) = (Before::of(registry, tenant), there.transpose()?);
+                let (before, place) = (TenantSnapshot::of(registry, tenant), there.transpose()?);
                 let same = to.over(before.promise.share()) == before.promise;
                 match note.is_some() && same && place.is_none_or(|place| place == before.device) {
                     // The promise is not to be admitted again for a note.
@@ -147,7 +147,8 @@ impl Batch {
                 if registry.find(&name) != Some(tenant) {
                     continue;
                 }
-                let Some(Before { promise, device, tokens_needed, note, lots }) = before else {
+                let Some(TenantSnapshot { promise, device, tokens_needed, note, lots }) = before
+                else {
                     registry.dismiss(tenant, now);
                     continue;
                 };
@@ -172,10 +173,10 @@ impl Batch {
     }
 }
 
-impl Before {
-    fn of(registry: &TenantRegistry, tenant: TenantId) -> Before {
+impl TenantSnapshot {
+    fn of(registry: &TenantRegistry, tenant: TenantId) -> TenantSnapshot {
         let entry = registry.tenants.entry(tenant);
-        Before {
+        TenantSnapshot {
             promise: entry.promise,
             device: entry.device,
             tokens_needed: entry.tokens_needed,

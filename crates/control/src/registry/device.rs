@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Chores, Instant, Promise, Share, Slo, TenantId, Tokens};
-use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry, Windows};
+use qos::{DeviceModel, Drift, FairShare, Percentile, RatePoint, Registry, Windows};
 use spec::{Promises, Switches};
 
 use crate::info::{ChoreInfo, DeviceInfo, Refusal};
@@ -27,7 +27,7 @@ const LOG_PERIOD: Duration = Duration::from_secs(30);
 
 /// The last log message about a device's drift.
 #[derive(Debug, Default)]
-struct DriftLogged {
+struct LastDriftLog {
     kind: Kind,
     at: Option<Instant>,
 }
@@ -63,7 +63,7 @@ pub(super) struct DeviceEntry {
     pub(super) made_before: Tokens,
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
-    told: DriftLogged,
+    told: LastDriftLog,
     /// The interface to the device's background work, such as garbage collection; `None` if the
     /// device does none.
     chores: Option<Arc<dyn Chores>>,
@@ -82,7 +82,7 @@ impl DeviceEntry {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         Windows::of(&mut registry).promise(promises == Promises::InWindows, Instant::ZERO);
-        let told = DriftLogged::default();
+        let told = LastDriftLog::default();
         DeviceEntry {
             name: setup.name,
             has_model,
@@ -180,7 +180,7 @@ impl DeviceEntry {
     /// Sets the share of a tenant, if the device has a model. The share was checked.
     pub(super) fn put_share(&mut self, tenant: TenantId, share: Share, now: Instant) {
         let Share { weight, cap_tokens } = share;
-        let portion = Portion { weight, cap: cap_tokens.map(|tokens| tokens * TOKEN) };
+        let portion = FairShare { weight, cap: cap_tokens.map(|tokens| tokens * TOKEN) };
         if self.has_model {
             let set = self.registry.set_portion(tenant, portion, now);
             assert!(set.is_ok(), "a tenant is known to every device, and the share was checked");
@@ -189,7 +189,7 @@ impl DeviceEntry {
 
     /// Returns the share that a tenant has, or had when it was last best effort.
     pub(super) fn share_of(&self, tenant: TenantId) -> Share {
-        let Portion { weight, cap } = self.registry.portion(tenant);
+        let FairShare { weight, cap } = self.registry.portion(tenant);
         Share { weight, cap_tokens: cap.map(|units| units / TOKEN) }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use contract::{Instant, Promise, Share, TenantId, Tokens};
 use qos::{
-    Admission, AnyScheduler, CORRECTION_NANOS, DeviceModel, Holding, Lot, QueueLimits, Shared,
-    Totals, Usage, admission,
+    Admission, AnyScheduler, CORRECTION_NANOS, DeviceModel, Holding, QueueLimits, Shared, Totals,
+    UndoCopy, Usage, admission,
 };
 
 use super::device::{DeviceEntry, DeviceSetup};
@@ -235,12 +235,12 @@ impl Devices {
     }
 
     /// Returns the state of a tenant on each device.
-    pub(super) fn lots_of(&self, tenant: TenantId) -> Vec<Lot> {
+    pub(super) fn lots_of(&self, tenant: TenantId) -> Vec<UndoCopy> {
         self.all.iter().map(|device| device.registry.lot_of(tenant)).collect()
     }
 
     /// Restores the state of a tenant on each device, even if it would not be admitted today.
-    pub(super) fn put_back(&mut self, tenant: TenantId, lots: Vec<Lot>, now: Instant) {
+    pub(super) fn put_back(&mut self, tenant: TenantId, lots: Vec<UndoCopy>, now: Instant) {
         for (device, lot) in self.all.iter_mut().zip(lots) {
             device.registry.put_back(tenant, lot, now);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use contract::{Promise, TenantId};
-use qos::{Foresight, admission};
+use qos::{ProposedPromises, admission};
 use spec::Tenant;
 
 use super::batch::TenantChange;
@@ -23,23 +23,23 @@ pub fn foresee(
     let new: Vec<DeviceEntry> =
         new.iter().map(|setup| DeviceEntry::new(setup.clone(), 1)).collect();
     let mut supposed =
-        Supposed { registry, new: &new, devices: BTreeMap::new(), tenants: HashMap::new() };
+        ProposedRegistry { registry, new: &new, devices: BTreeMap::new(), tenants: HashMap::new() };
     let judged = changes.iter().enumerate();
     judged.filter_map(|(n, change)| Some((n, supposed.change(change).err()?))).collect()
 }
 
 /// A registry as it would be after some changes.
-struct Supposed<'a> {
+struct ProposedRegistry<'a> {
     registry: &'a TenantRegistry,
     /// Devices that do not exist yet; their indices follow those of the existing devices.
     new: &'a [DeviceEntry],
     /// The promises of devices that have changes, by device index.
-    devices: BTreeMap<usize, Foresight<'a>>,
+    devices: BTreeMap<usize, ProposedPromises<'a>>,
     /// The new tenants by name, each with a number that no tenant has.
     tenants: HashMap<&'a str, TenantId>,
 }
 
-impl<'a> Supposed<'a> {
+impl<'a> ProposedRegistry<'a> {
     fn change(&mut self, change: &'a TenantChange) -> Result<(), Refusal> {
         match change {
             TenantChange::Add(tenant) => self.add(tenant),
@@ -98,7 +98,7 @@ impl<'a> Supposed<'a> {
 
     fn suppose(&mut self, place: usize, tenant: TenantId, promise: Promise) -> Result<(), Refusal> {
         let registry = &self.device(place).registry;
-        let device = self.devices.entry(place).or_insert_with(|| Foresight::of(registry));
+        let device = self.devices.entry(place).or_insert_with(|| ProposedPromises::of(registry));
         device.suppose(tenant, promise.slo()).map_err(|refusal| self.named(refusal))
     }
 

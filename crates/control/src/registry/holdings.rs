@@ -8,7 +8,7 @@ use super::{TenantRegistry, TenantTable};
 
 /// The tokens that a tenant holds at a device, or owes there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldTokens {
     /// Name of the tenant.
     pub tenant: String,
     /// The index of the device.
@@ -20,13 +20,13 @@ pub struct Held {
 impl TenantRegistry {
     /// Takes the tokens that tenants hold at all devices, and returns them together with the
     /// tenants' debts ([`qos::Registry::bequeath`]).
-    pub fn bequeath(&mut self, now: Instant) -> Vec<Held> {
+    pub fn bequeath(&mut self, now: Instant) -> Vec<HeldTokens> {
         let told = self.devices.bequeath(now);
         with_names(&self.tenants, told)
     }
 
     /// Gives the holdings that [`bequeath`](TenantRegistry::bequeath) returned back to the tenants.
-    pub fn keep(&mut self, told: &[Held]) {
+    pub fn keep(&mut self, told: &[HeldTokens]) {
         for place in 0..self.devices.places() {
             let told = with_numbers(&self.tenants, place, told);
             self.devices.at_mut(place).registry.keep(&told);
@@ -34,7 +34,7 @@ impl TenantRegistry {
     }
 
     /// Returns the growth of the tenants' debts since the holdings were returned.
-    pub fn spent_since(&self, told: &[Held], now: Instant) -> Vec<Held> {
+    pub fn spent_since(&self, told: &[HeldTokens], now: Instant) -> Vec<HeldTokens> {
         let since = (0..self.devices.places()).map(|place| {
             let told = with_numbers(&self.tenants, place, told);
             (place, self.devices.at(place).registry.spent_since(&told, now))
@@ -44,7 +44,7 @@ impl TenantRegistry {
 
     /// Adds a holding to its tenant. Returns `false`, and drops the holding, if there is no such
     /// tenant or device.
-    pub fn inherit(&mut self, held: &Held, now: Instant) -> bool {
+    pub fn inherit(&mut self, held: &HeldTokens, now: Instant) -> bool {
         let Some(tenant) = self.find(&held.tenant) else { return false };
         let is_there = held.device < self.devices.places();
         is_there && self.devices.at_mut(held.device).registry.inherit(tenant, held.holding, now)
@@ -52,7 +52,11 @@ impl TenantRegistry {
 }
 
 /// Returns the holdings at one device, with the numbers of their tenants.
-fn with_numbers(tenants: &TenantTable, device: usize, told: &[Held]) -> Vec<(TenantId, Holding)> {
+fn with_numbers(
+    tenants: &TenantTable,
+    device: usize,
+    told: &[HeldTokens],
+) -> Vec<(TenantId, Holding)> {
     let there = told.iter().filter(|held| held.device == device);
     there.filter_map(|held| Some((tenants.find(&held.tenant)?, held.holding))).collect()
 }
@@ -61,11 +65,11 @@ fn with_numbers(tenants: &TenantTable, device: usize, told: &[Held]) -> Vec<(Ten
 fn with_names(
     tenants: &TenantTable,
     told: impl IntoIterator<Item = (usize, Vec<(TenantId, Holding)>)>,
-) -> Vec<Held> {
+) -> Vec<HeldTokens> {
     let each = told.into_iter().flat_map(|(device, told)| {
         told.into_iter().filter_map(move |(tenant, holding)| {
             let tenant = tenants.get(tenant)?.name.clone();
-            Some(Held { tenant, device, holding })
+            Some(HeldTokens { tenant, device, holding })
         })
     });
     each.collect()
@@ -95,7 +99,7 @@ mod tests {
     fn tenants_hold_by_name_and_device() {
         let now = Instant::from_nanos(9);
         let (mut old, mut new) = (registry(2), registry(1));
-        let debt = |tenant: &str, device, balance| Held {
+        let debt = |tenant: &str, device, balance| HeldTokens {
             tenant: tenant.to_owned(),
             device,
             holding: Holding { balance, allowance: 0 },

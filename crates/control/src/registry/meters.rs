@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{Meter, Meters, Reading, TenantId, Traces};
+use contract::{Meters, TenantId, TenantMeter, TenantReading, Traces};
 
 /// The counters and the traces of all workers.
 #[derive(Debug)]
@@ -31,21 +31,21 @@ impl WorkerMeters {
     }
 
     /// Returns a tenant's counters, by worker.
-    fn of(&self, tenant: TenantId) -> impl Iterator<Item = &Meter> {
+    fn of(&self, tenant: TenantId) -> impl Iterator<Item = &TenantMeter> {
         let meters = self.meters.iter();
         meters.map(move |meters| meters.get(tenant).expect("as many meters as numbers"))
     }
 
     /// Returns a tenant's counters, summed over all workers.
-    pub(super) fn reading(&self, tenant: TenantId) -> Reading {
-        let mut reading = Reading::default();
+    pub(super) fn reading(&self, tenant: TenantId) -> TenantReading {
+        let mut reading = TenantReading::default();
         self.of(tenant).for_each(|meter| meter.add_to(&mut reading));
         reading
     }
 
     /// Returns the number of connections that belong to a tenant or hold a handle on it.
     pub(crate) fn connections(&self, tenant: TenantId) -> u32 {
-        self.of(tenant).map(Meter::connections).sum()
+        self.of(tenant).map(TenantMeter::connections).sum()
     }
 
     /// Returns the number of workers that have connections of a tenant.
@@ -55,12 +55,12 @@ impl WorkerMeters {
 
     /// Returns the number of a tenant's requests that are admitted and not yet answered.
     pub(super) fn in_flight(&self, tenant: TenantId) -> u32 {
-        self.of(tenant).map(Meter::in_flight).sum()
+        self.of(tenant).map(TenantMeter::in_flight).sum()
     }
 
     /// Returns the number of answers about a tenant that workers have processed. The number wraps.
     pub(super) fn answers(&self, tenant: TenantId) -> u32 {
-        self.of(tenant).map(Meter::answers).fold(0, u32::wrapping_add)
+        self.of(tenant).map(TenantMeter::answers).fold(0, u32::wrapping_add)
     }
 
     /// Returns `true` if every worker has begun this epoch of a number, and has no request in

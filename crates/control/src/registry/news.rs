@@ -6,7 +6,7 @@ use contract::{Namespace, NamespaceId, TenantId, WorkerMessage};
 
 /// The changes that go to all workers with the controller's next turn.
 #[derive(Debug, Default)]
-pub(super) struct WorkerNews {
+pub(super) struct WorkerUpdates {
     /// Tenants that were unregistered without a notice to the workers yet.
     leaves: Vec<TenantId>,
     /// Messages about changes of namespaces that have not yet been sent to workers.
@@ -15,7 +15,7 @@ pub(super) struct WorkerNews {
     placed: u64,
 }
 
-impl WorkerNews {
+impl WorkerUpdates {
     /// Announces that a tenant was unregistered.
     pub(super) fn leave(&mut self, tenant: TenantId) {
         self.leaves.push(tenant);
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn news_are_told_once_and_tenants_first() {
-        let mut news = WorkerNews::default();
+        let mut news = WorkerUpdates::default();
         news.place(NamespaceId(1), None, "ns1".into());
         news.leave(TenantId(2));
         let told: Vec<WorkerMessage> = news.take().collect();

@@ -257,7 +257,7 @@ impl TenantTable {
 
 #[cfg(test)]
 mod tests {
-    use contract::Reading;
+    use contract::TenantReading;
 
     use super::*;
 
@@ -271,7 +271,7 @@ mod tests {
             tokens_needed: 0,
             note: None,
             pinned_by: None,
-            window: Window::start(Reading::default(), Instant::ZERO),
+            window: Window::start(TenantReading::default(), Instant::ZERO),
             answers: 0,
             noticed_at: None,
             alone_since: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use contract::{Feedback, Kind, Scheduler};
+use contract::{Feedback, IoKind, Scheduler};
 use qos::{Class, DeviceModel, QueueLimits};
 use spec::{Promises, Switches, Tenant};
 
@@ -163,7 +163,7 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
     for window in 1..=4 {
         let now = NOW + Duration::from_millis(100 * window);
         for scheduler in &mut schedulers {
-            (0..300).for_each(|_| scheduler.ended(Kind::Read, delay));
+            (0..300).for_each(|_| scheduler.ended(IoKind::Read, delay));
             scheduler.begin_round(now);
             while scheduler.next().is_some() {}
         }

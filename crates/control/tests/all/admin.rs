@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Kind};
+use contract::{Instant, IoKind};
 use nearflash_control::admin::{
     AdminAddress, AdminListener, Check, Class, Client, ClientError, Code, Correction, Devices,
     NewTenant, Origin, Router, ServerParts, Share, Slo, State, Strictest, TenantPatch,
@@ -542,7 +542,7 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
     for n in 0..1_000 {
         let made = tenants.register(&format!("t{n}"), None.into(), None);
         let meter = meters.get(made.unwrap().tenant).unwrap();
-        meter.record(contract::Kind::Read, 4096, 90_000);
+        meter.record(contract::IoKind::Read, 4096, 90_000);
     }
     tenants.registry().measure(Instant::ZERO + Duration::from_secs(1));
     let folder = tempfile::tempdir().unwrap();
@@ -613,7 +613,7 @@ fn the_last_seconds_are_told_once() {
     api.tenants.register("gold", to_contract(Some(slo(500, 1_000, 100))).into(), None).unwrap();
     let meters = api.tenants.meters(0);
     let gold = api.tenants.find("gold").unwrap();
-    meters.get(gold).unwrap().record(Kind::Read, 4_096, 700_000);
+    meters.get(gold).unwrap().record(IoKind::Read, 4_096, 700_000);
     let second = |n| api.tenants.registry().measure(Instant::ZERO + Duration::from_secs(n));
     second(1);
     second(2);

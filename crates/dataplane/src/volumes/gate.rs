@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// The state that a volume should be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Wanted {
+pub(crate) enum DesiredState {
     /// A worker serves the volume.
     Service,
     /// The volume comes to rest and takes no requests.
@@ -24,26 +24,31 @@ const NEVER: u8 = 2;
 
 /// The switch of a volume.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct VolumeSwitch {
     wanted: AtomicU8,
     rest: AtomicU8,
     /// The state of the volume at rest, until it is taken.
     state: Mutex<Vec<u8>>,
 }
 
-impl Gate {
-    pub(super) fn new(wanted: Wanted) -> Gate {
+impl VolumeSwitch {
+    pub(super) fn new(wanted: DesiredState) -> VolumeSwitch {
         let (wanted, rest) = (AtomicU8::new(wanted as u8), AtomicU8::new(AWAITED));
-        Gate { wanted, rest, state: Mutex::default() }
+        VolumeSwitch { wanted, rest, state: Mutex::default() }
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        const ALL: [Wanted; 4] = [Wanted::Service, Wanted::Rest, Wanted::Nothing, Wanted::Arrival];
+    pub(super) fn wanted(&self) -> DesiredState {
+        const ALL: [DesiredState; 4] = [
+            DesiredState::Service,
+            DesiredState::Rest,
+            DesiredState::Nothing,
+            DesiredState::Arrival,
+        ];
         ALL[usize::from(self.wanted.load(Ordering::Acquire))]
     }
 
     /// Asks the worker for a state.
-    pub(super) fn want(&self, wanted: Wanted) {
+    pub(super) fn want(&self, wanted: DesiredState) {
         self.rest.store(AWAITED, Ordering::Release);
         self.wanted.store(wanted as u8, Ordering::Release);
     }

@@ -1,10 +1,10 @@
 //! The hand-over of volumes of flash translation between processes. Other devices need none: their
 //! queues are open in both processes.
 
-use contract::{Device, Instant, Turn};
-use flash::{Decorated, Spec};
+use contract::{Device, Instant, TurnOutcome};
+use flash::{DecoratedDevice, Spec};
 
-use super::gate::Wanted;
+use super::gate::DesiredState;
 use super::translated::ATTEND_PERIOD;
 use super::{AnyDevice, Storage, Volume};
 
@@ -21,7 +21,7 @@ impl Volume {
     /// Brings a device to rest that one process serves at a time: it takes no requests, and those
     /// in flight end. Has no effect on other devices.
     pub fn come_to_rest(&self) {
-        self.want(Wanted::Rest);
+        self.want(DesiredState::Rest);
     }
 
     /// Returns the state of a device at rest for another process, once; an empty one for devices
@@ -39,16 +39,16 @@ impl Volume {
     /// Serves a device again that [came to rest](Volume::come_to_rest), or serves one that has
     /// [arrived](Volume::receive).
     pub fn go_on(&self) {
-        self.want(Wanted::Service);
+        self.want(DesiredState::Service);
     }
 
     /// Gives a device at rest to the process that got its state. Further requests are answered with
     /// [`Status::Retry`](contract::Status::Retry).
     pub fn give(&self) {
-        self.want(Wanted::Nothing);
+        self.want(DesiredState::Nothing);
     }
 
-    fn want(&self, wanted: Wanted) {
+    fn want(&self, wanted: DesiredState) {
         if let Storage::Ftl(volume) = &self.storage {
             volume.gate().want(wanted);
         }
@@ -75,12 +75,12 @@ impl Volume {
 /// Looks after a worker's queues of devices that come to rest or arrive. Returns the turn with the
 /// time at which that is due again.
 pub(crate) fn attend<'a>(
-    queues: impl Iterator<Item = &'a mut Decorated<AnyDevice>>,
+    queues: impl Iterator<Item = &'a mut DecoratedDevice<AnyDevice>>,
     now: Instant,
-    turn: Turn,
-) -> Turn {
+    turn: TurnOutcome,
+) -> TurnOutcome {
     let attended = queues.filter_map(|queue| {
-        let Decorated::Plain(AnyDevice::Ftl(outer)) = queue else { return None };
+        let DecoratedDevice::Plain(AnyDevice::Ftl(outer)) = queue else { return None };
         let is_to_rest = outer.inner().is_to_rest();
         if let Some(inner) = outer.inner_at_rest() {
             return inner.attend(now);
@@ -92,7 +92,7 @@ pub(crate) fn attend<'a>(
         })
     });
     let wake_at = attended.chain(turn.wake_at).min();
-    Turn { wake_at, ..turn }
+    TurnOutcome { wake_at, ..turn }
 }
 
 #[cfg(test)]

@@ -7,35 +7,38 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// The descriptors of the memory of a map: of its places, and of its heats.
 #[derive(Debug)]
-pub(super) struct Shared([OwnedFd; 2]);
+pub(super) struct MapDescriptors([OwnedFd; 2]);
 
-impl Shared {
+impl MapDescriptors {
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|file| file.as_fd())
     }
 }
 
 /// Moves the map of a volume to memory that another process can map.
-pub(super) fn shared(volume: &mut ftl::Volume) -> Result<Shared, String> {
+pub(super) fn shared(volume: &mut ftl::Volume) -> Result<MapDescriptors, String> {
     let (places, heat) = volume.memory_sizes();
     let create = |bytes| SharedMemory::create(bytes).map_err(|error| error.to_string());
     let ((places_file, places), (heat_file, heat)) = (create(places * 4)?, create(heat)?);
     volume.share(memory(places, heat)?);
-    Ok(Shared([places_file, heat_file]))
+    Ok(MapDescriptors([places_file, heat_file]))
 }
 
 /// Maps the memory of a map that another process has, by its two descriptors.
-pub(super) fn adopted(files: Vec<OwnedFd>) -> Result<(ftl::Memory, Shared), String> {
+pub(super) fn adopted(files: Vec<OwnedFd>) -> Result<(ftl::MapMemory, MapDescriptors), String> {
     let files: [OwnedFd; 2] = files.try_into().map_err(|_| "the memory of a map did not come")?;
     let adopt = |file| SharedMemory::adopt(file).map_err(|error| error.to_string());
     let (places, heat) = (adopt(&files[0])?, adopt(&files[1])?);
-    Ok((memory(places, heat)?, Shared(files)))
+    Ok((memory(places, heat)?, MapDescriptors(files)))
 }
 
-fn memory(places: SharedMemory, heat: SharedMemory) -> Result<ftl::Memory, String> {
+fn memory(places: SharedMemory, heat: SharedMemory) -> Result<ftl::MapMemory, String> {
     let places = <[u32]>::mut_from_bytes(places.into_bytes());
     let places = places.map_err(|_| "the memory of a map has an odd size")?;
     let give_back = |places: &'static mut [u32]| SharedMemory::give_back(places.as_mut_bytes());
-    let places = ftl::Lent::new(places, give_back);
-    Ok(ftl::Memory { places, heat: ftl::Lent::new(heat.into_bytes(), SharedMemory::give_back) })
+    let places = ftl::LentMemory::new(places, give_back);
+    Ok(ftl::MapMemory {
+        places,
+        heat: ftl::LentMemory::new(heat.into_bytes(), SharedMemory::give_back),
+    })
 }

@@ -7,21 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, BufPool, ChoreRate, Chored, Chores, Command, Completion, Device, Geometry,
+    BLOCK_BYTES, BufPool, ChoreCounters, ChoreRate, Chores, Command, Completion, Device, Geometry,
     Instant, SizeClass, Status, Submission,
 };
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
-    Absorption, Decorated, Decorations, Exclusive, FtlOptions, MemQueue, MemVolume, Source,
+    DecoratedDevice, Decorations, ExclusiveQueue, FtlOptions, MemQueue, MemVolume,
+    SmallWriteCounters, Source,
 };
 use ftl::layout::PAGE_BYTES;
-use ftl::{DeviceMedia, Media, Opened, Policy, Settings, Shape};
-use io::device::{Blocking, FileOptions, FileQueue, FileVolume, ThreadedQueue};
+use ftl::{DeviceMedia, Media, OpeningReport, Policy, Settings, Shape};
+use io::device::{BlockingVolume, FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, carve};
 
-use super::Through;
-use super::gate::{Gate, Wanted};
-use super::shared::{Shared, adopted, shared};
+use super::FileBackend;
+use super::gate::{DesiredState, VolumeSwitch};
+use super::shared::{MapDescriptors, adopted, shared};
 
 /// The default spare space of a volume, in thousandths.
 const SPARE_PER_MILLE: u32 = 100;
@@ -45,39 +46,39 @@ const LOST: &str = "the last queue to the `ftl:` device ended with requests unde
 pub(super) const ATTEND_PERIOD: Duration = Duration::from_micros(200);
 
 /// The volume while no worker serves it, or the reason why it is not here.
-enum Home {
+enum VolumeLocation {
     Here(Box<ftl::Volume>),
     /// A worker's queue has the volume.
     Away,
     /// Another process has the volume, and will hand it over with the memory of its map.
-    Awaited(Box<ftl::Awaited>, Option<ftl::Memory>),
+    Awaited(Box<ftl::AwaitedVolume>, Option<ftl::MapMemory>),
     /// The volume was lost with a queue that ended while requests were under way.
     Lost,
 }
 
 /// A volume of flash translation over one member.
-pub(super) struct Translated {
-    member: Member,
+pub(super) struct TranslatedVolume {
+    member: MemberDevice,
     geometry: Geometry,
-    home: Arc<Mutex<Home>>,
-    chores: Arc<AllChores>,
+    home: Arc<Mutex<VolumeLocation>>,
+    chores: Arc<CombinedChores>,
     /// The time for which small writes wait for others of their page.
     absorb: Duration,
-    gate: Arc<Gate>,
+    gate: Arc<VolumeSwitch>,
     /// The memory of the map, by which another process takes the volume over; `None` if the map
     /// is in memory of this process alone.
-    shared: Option<Shared>,
+    shared: Option<MapDescriptors>,
 }
 
 /// The work of a volume with that of the frames above it.
 #[derive(Debug)]
-struct AllChores {
+struct CombinedChores {
     volume: Arc<dyn Chores>,
-    absorption: Arc<Absorption>,
+    absorption: Arc<SmallWriteCounters>,
 }
 
 /// The device on which a volume of flash translation stores its pages.
-enum Member {
+enum MemberDevice {
     Mem(MemVolume),
     Sim(SimVolume),
     File(FileVolume),
@@ -98,15 +99,15 @@ pub(super) enum MemberQueue {
 /// The queue of the worker that serves a volume. Dropping it returns the volume.
 pub struct TranslatedQueue {
     /// The queue; `None` until another process has handed the volume over, and when it is dropped.
-    queue: Option<ftl::Queue<Decorated<MemberQueue>>>,
+    queue: Option<ftl::Queue<DecoratedDevice<MemberQueue>>>,
     /// The parts of the queue until the volume is there.
-    parts: Option<(Decorated<MemberQueue>, BufPool)>,
+    parts: Option<(DecoratedDevice<MemberQueue>, BufPool)>,
     geometry: Geometry,
-    home: Arc<Mutex<Home>>,
-    gate: Arc<Gate>,
+    home: Arc<Mutex<VolumeLocation>>,
+    gate: Arc<VolumeSwitch>,
     /// The state that the worker has seen at the gate. It changes only between the calls by which
     /// requests are submitted, as the room of a device does.
-    seen: Wanted,
+    seen: DesiredState,
     /// `true` until the layers around the queue have asked for its depth.
     is_new: bool,
     /// `true` from when the volume is brought to rest until it goes on.
@@ -117,14 +118,14 @@ pub struct TranslatedQueue {
 
 /// The pages of a volume that no worker serves, read by calls that wait. The volume does nothing of
 /// its own accord meanwhile.
-pub(crate) struct Still<'a> {
-    home: MutexGuard<'a, Home>,
+pub(crate) struct IdleVolumeReader<'a> {
+    home: MutexGuard<'a, VolumeLocation>,
     /// `None` for memory, which has no file from an earlier time.
     media: Option<FileMedia>,
     pages: u64,
 }
 
-impl std::fmt::Debug for Translated {
+impl std::fmt::Debug for TranslatedVolume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Translated").field("geometry", &self.geometry).finish_non_exhaustive()
     }
@@ -215,7 +216,7 @@ fn check_options(wishes: &FtlOptions, geometry: &ftl::Geometry) -> Result<(), St
 }
 
 /// The media of a member that is a file.
-pub struct FileMedia(Blocking);
+pub struct FileMedia(BlockingVolume);
 
 impl FileMedia {
     /// Returns media over a file.
@@ -223,7 +224,7 @@ impl FileMedia {
     /// # Errors
     /// Fails if the system has no memory for a buffer.
     pub fn of(file: &FileVolume) -> Result<FileMedia, String> {
-        Blocking::new(file).map(FileMedia).map_err(|error| error.to_string())
+        BlockingVolume::new(file).map(FileMedia).map_err(|error| error.to_string())
     }
 }
 
@@ -264,7 +265,7 @@ fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
 pub fn open_volume<M: Media>(
     media: &mut M,
     discards: bool,
-) -> Result<(ftl::Volume, Opened), ftl::Error> {
+) -> Result<(ftl::Volume, OpeningReport), ftl::Error> {
     let geometry = ftl::describe(media)?.geometry;
     ftl::open(media, settings(&geometry, discards))
 }
@@ -288,7 +289,7 @@ fn seen(volume: &ftl::Geometry, volatile_cache: bool) -> Geometry {
 }
 
 /// Logs the result of opening a volume.
-fn tell(name: &str, opened: &Opened) {
+fn tell(name: &str, opened: &OpeningReport) {
     if !opened.clean {
         let (batches, torn) = (opened.batches, opened.torn_pages);
         tracing::info!(device = name, batches, torn, "recovered after an unclean stop");
@@ -298,13 +299,13 @@ fn tell(name: &str, opened: &Opened) {
     }
 }
 
-impl Translated {
+impl TranslatedVolume {
     /// Opens the volume on a member. On memory, which starts empty, it is created first.
     pub(super) fn open(
         member: &Source,
         wishes: &FtlOptions,
         decorations: &Decorations,
-    ) -> Result<Translated, String> {
+    ) -> Result<TranslatedVolume, String> {
         let (member, volume) = match member {
             Source::File { path, .. } => {
                 let file = open_member(path, member_options(false))?;
@@ -320,40 +321,45 @@ impl Translated {
                 tell(path, &opened);
                 let shared = shared(&mut volume);
                 let shared = shared.inspect_err(|error| tracing::warn!(%error, "no take-over"));
-                return Ok(Translated::of(Member::File(file), volume, shared.ok(), wishes));
+                return Ok(TranslatedVolume::of(
+                    MemberDevice::File(file),
+                    volume,
+                    shared.ok(),
+                    wishes,
+                ));
             }
             Source::Mem { bytes } => {
                 let memory = MemVolume::new(bytes / BLOCK_BYTES as u64);
                 let volume = fresh(memory.open_queue(), wishes)?;
-                (Member::Mem(memory), volume)
+                (MemberDevice::Mem(memory), volume)
             }
             Source::Sim { preset, bytes, age, slow } => {
                 let model = preset.model().slowed(*slow);
                 let blocks = bytes / BLOCK_BYTES as u64;
                 let flash = SimVolume::new(model, blocks, *age, decorations.seed);
                 let volume = fresh(flash.open_queue(), wishes)?;
-                (Member::Sim(flash), volume)
+                (MemberDevice::Sim(flash), volume)
             }
             Source::Null { .. } | Source::Ftl { .. } => {
                 return Err("an `ftl:` device needs a member that keeps data".to_owned());
             }
         };
-        Ok(Translated::of(member, volume, None, wishes))
+        Ok(TranslatedVolume::of(member, volume, None, wishes))
     }
 
     fn of(
-        member: Member,
+        member: MemberDevice,
         volume: ftl::Volume,
-        shared: Option<Shared>,
+        shared: Option<MapDescriptors>,
         wishes: &FtlOptions,
-    ) -> Translated {
-        Translated {
-            geometry: seen(&volume.geometry(), matches!(member, Member::File(_))),
+    ) -> TranslatedVolume {
+        TranslatedVolume {
+            geometry: seen(&volume.geometry(), matches!(member, MemberDevice::File(_))),
             member,
-            chores: AllChores::of(volume.chores()),
-            home: Arc::new(Mutex::new(Home::Here(Box::new(volume)))),
+            chores: CombinedChores::of(volume.chores()),
+            home: Arc::new(Mutex::new(VolumeLocation::Here(Box::new(volume)))),
             absorb: wishes.absorb.unwrap_or_default(),
-            gate: Arc::new(Gate::new(Wanted::Service)),
+            gate: Arc::new(VolumeSwitch::new(DesiredState::Service)),
             shared,
         }
     }
@@ -364,7 +370,7 @@ impl Translated {
         path: &str,
         wishes: &FtlOptions,
         mut files: Vec<OwnedFd>,
-    ) -> Result<Translated, String> {
+    ) -> Result<TranslatedVolume, String> {
         let memory = files.split_off(files.len().saturating_sub(2));
         let options = member_options(false);
         let file = FileVolume::adopt(path, None, options, files).map_err(|e| e.to_string())?;
@@ -372,23 +378,24 @@ impl Translated {
         let described = ftl::describe(&mut media).map_err(|error| explain(path, error))?;
         check_options(wishes, &described.geometry).map_err(|why| format!("{path}: {why}"))?;
         let settings = settings(&described.geometry, !file.can_grow());
-        let awaited = Box::new(ftl::Awaited::new(described.geometry, settings));
+        let awaited = Box::new(ftl::AwaitedVolume::new(described.geometry, settings));
         let (memory, shared) = adopted(memory)?;
-        Ok(Translated {
-            member: Member::File(file),
+        Ok(TranslatedVolume {
+            member: MemberDevice::File(file),
             geometry: seen(&described.geometry, true),
-            chores: AllChores::of(awaited.chores()),
-            home: Arc::new(Mutex::new(Home::Awaited(awaited, Some(memory)))),
+            chores: CombinedChores::of(awaited.chores()),
+            home: Arc::new(Mutex::new(VolumeLocation::Awaited(awaited, Some(memory)))),
             absorb: wishes.absorb.unwrap_or_default(),
-            gate: Arc::new(Gate::new(Wanted::Arrival)),
+            gate: Arc::new(VolumeSwitch::new(DesiredState::Arrival)),
             shared: Some(shared),
         })
     }
 
-    /// Returns the descriptors by which another process [adopts](Translated::adopt) the volume.
+    /// Returns the descriptors by which another process [adopts](TranslatedVolume::adopt) the
+    /// volume.
     pub(super) fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match (&self.member, &self.shared) {
-            (Member::File(file), Some(shared)) => {
+            (MemberDevice::File(file), Some(shared)) => {
                 let mut files = file.files().map_err(|error| error.to_string())?;
                 files.extend(shared.files());
                 Ok(files)
@@ -398,7 +405,7 @@ impl Translated {
     }
 
     /// Returns the switch by which another thread brings the volume to rest.
-    pub(super) fn gate(&self) -> &Gate {
+    pub(super) fn gate(&self) -> &VolumeSwitch {
         &self.gate
     }
 
@@ -408,18 +415,18 @@ impl Translated {
     /// The state makes no sense here, or there is one already.
     pub(super) fn receive(&self, state: &[u8]) -> Result<(), String> {
         let mut home = lock(&self.home);
-        let Home::Awaited(awaited, memory) = &mut *home else {
+        let VolumeLocation::Awaited(awaited, memory) = &mut *home else {
             return Err("a volume came that nobody waits for".to_owned());
         };
         let volume = memory.take().and_then(|memory| awaited.receive(state, memory));
         let volume = volume.ok_or("the state of a volume makes no sense")?;
-        *home = Home::Here(Box::new(volume));
+        *home = VolumeLocation::Here(Box::new(volume));
         Ok(())
     }
 
     /// Returns `true` if the volume has not come yet.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(&*lock(&self.home), Home::Awaited(..))
+        matches!(&*lock(&self.home), VolumeLocation::Awaited(..))
     }
 
     /// Returns the background work of the volume, such as garbage collection, with its statistics.
@@ -438,8 +445,8 @@ impl Translated {
     /// There is no memory.
     pub(super) fn with_frames(
         &self,
-        queue: Exclusive<TranslatedQueue>,
-    ) -> Result<Exclusive<TranslatedQueue>, String> {
+        queue: ExclusiveQueue<TranslatedQueue>,
+    ) -> Result<ExclusiveQueue<TranslatedQueue>, String> {
         let class = SizeClass { bytes: PAGE_BYTES, count: FRAMES };
         let arena = carve(&[class]).map_err(|error| error.to_string())?;
         Ok(queue.with_frames(arena.bufs, self.absorb, self.chores.absorption.clone()))
@@ -452,15 +459,15 @@ impl Translated {
 
     /// Returns true if queues transfer directly between the member and a worker's buffers.
     pub(super) fn is_direct(&self) -> bool {
-        matches!(self.member, Member::File(_))
+        matches!(self.member, MemberDevice::File(_))
     }
 
     /// Takes the volume out of the place where it is while no worker serves it; `None` if it is not
     /// there.
     fn take(&self) -> Option<Box<ftl::Volume>> {
         let mut home = lock(&self.home);
-        match std::mem::replace(&mut *home, Home::Away) {
-            Home::Here(volume) => Some(volume),
+        match std::mem::replace(&mut *home, VolumeLocation::Away) {
+            VolumeLocation::Here(volume) => Some(volume),
             other => {
                 *home = other;
                 None
@@ -472,19 +479,19 @@ impl Translated {
     ///
     /// # Errors
     /// There is no memory for a buffer.
-    pub(super) fn still(&self) -> Result<Still<'_>, String> {
-        if self.gate.wanted() == Wanted::Arrival {
+    pub(super) fn still(&self) -> Result<IdleVolumeReader<'_>, String> {
+        if self.gate.wanted() == DesiredState::Arrival {
             return Err(
                 "a volume whose files are namespaces is not taken over; restart the server instead"
                     .to_owned(),
             );
         }
         let media = match &self.member {
-            Member::File(file) => Some(FileMedia::of(file)?),
-            Member::Mem(_) | Member::Sim(_) => None,
+            MemberDevice::File(file) => Some(FileMedia::of(file)?),
+            MemberDevice::Mem(_) | MemberDevice::Sim(_) => None,
         };
         let pages = self.geometry.blocks * BLOCK_BYTES as u64 / PAGE_BYTES as u64;
-        Ok(Still { home: lock(&self.home), media, pages })
+        Ok(IdleVolumeReader { home: lock(&self.home), media, pages })
     }
 
     /// Opens the queue of the worker that serves the volume.
@@ -493,26 +500,26 @@ impl Translated {
     /// A worker serves the volume already, or there is no memory.
     pub(super) fn open_queue(
         &self,
-        through: &Through<'_>,
+        through: &FileBackend<'_>,
         n: usize,
         decorations: &Decorations,
     ) -> Result<TranslatedQueue, String> {
-        let arrives = self.gate.wanted() == Wanted::Arrival;
+        let arrives = self.gate.wanted() == DesiredState::Arrival;
         let volume = match arrives {
             true => None,
             false => Some(*self.take().ok_or_else(|| match &*lock(&self.home) {
-                Home::Lost => LOST,
+                VolumeLocation::Lost => LOST,
                 _ => ONE_WORKER,
             })?),
         };
         let queue = match &self.member {
-            Member::Mem(memory) => MemberQueue::Mem(memory.open_queue()),
-            Member::Sim(flash) => MemberQueue::Sim(flash.open_queue()),
-            Member::File(file) => match through {
-                Through::Ring(ring) => {
+            MemberDevice::Mem(memory) => MemberQueue::Mem(memory.open_queue()),
+            MemberDevice::Sim(flash) => MemberQueue::Sim(flash.open_queue()),
+            MemberDevice::File(file) => match through {
+                FileBackend::Ring(ring) => {
                     MemberQueue::File(FileQueue::open(file, ring, Owner::device(n)))
                 }
-                Through::Threads(waker) => {
+                FileBackend::Threads(waker) => {
                     let threads = ThreadedQueue::open(file, ThreadedQueue::THREADS, waker.clone());
                     MemberQueue::Threaded(threads.map_err(|error| error.to_string())?)
                 }
@@ -521,10 +528,10 @@ impl Translated {
         let member = decorations.wrap(queue, 0);
         let geometry = match (&volume, &*lock(&self.home)) {
             (Some(volume), _) => volume.geometry(),
-            (None, Home::Awaited(awaited, _)) => awaited.geometry(),
+            (None, VolumeLocation::Awaited(awaited, _)) => awaited.geometry(),
             _ => return Err(ONE_WORKER.to_owned()),
         };
-        let classes = ftl::Queue::<Decorated<MemberQueue>>::classes(&geometry);
+        let classes = ftl::Queue::<DecoratedDevice<MemberQueue>>::classes(&geometry);
         let arena = carve(&classes).map_err(|error| error.to_string())?;
         let mut queue = TranslatedQueue {
             queue: None,
@@ -535,7 +542,7 @@ impl Translated {
             seen: self.gate.wanted(),
             is_new: true,
             rests: false,
-            refused: Vec::with_capacity(ftl::Queue::<Decorated<MemberQueue>>::DEPTH),
+            refused: Vec::with_capacity(ftl::Queue::<DecoratedDevice<MemberQueue>>::DEPTH),
         };
         if let Some(volume) = volume {
             queue.begin(volume);
@@ -545,10 +552,10 @@ impl Translated {
 
     /// Closes the volume cleanly if no worker serves it, so that its next start needs no recovery.
     pub(super) fn close(&self) {
-        if self.gate.wanted() != Wanted::Service {
+        if self.gate.wanted() != DesiredState::Service {
             return;
         }
-        let (Member::File(file), Some(volume)) = (&self.member, self.take()) else { return };
+        let (MemberDevice::File(file), Some(volume)) = (&self.member, self.take()) else { return };
         let closed = FileMedia::of(file).and_then(|mut media| {
             let closed = ftl::close(&mut media, *volume).map_err(|error| error.to_string())?;
             closed.then_some(()).ok_or_else(|| "it is read-only".to_owned())
@@ -562,7 +569,7 @@ impl Translated {
     }
 }
 
-impl Drop for Translated {
+impl Drop for TranslatedVolume {
     fn drop(&mut self) {
         self.close();
     }
@@ -577,16 +584,16 @@ fn fresh<D: Device>(device: D, wishes: &FtlOptions) -> Result<ftl::Volume, Strin
     opened.map(|(volume, _)| volume).map_err(|error| format!("`ftl:` on memory: {error}"))
 }
 
-impl AllChores {
+impl CombinedChores {
     /// Returns the work of a volume with no small writes yet.
-    fn of(volume: Arc<dyn Chores>) -> Arc<AllChores> {
-        Arc::new(AllChores { volume, absorption: Arc::default() })
+    fn of(volume: Arc<dyn Chores>) -> Arc<CombinedChores> {
+        Arc::new(CombinedChores { volume, absorption: Arc::default() })
     }
 }
 
-impl Chores for AllChores {
-    fn done(&self) -> Chored {
-        Chored {
+impl Chores for CombinedChores {
+    fn done(&self) -> ChoreCounters {
+        ChoreCounters {
             small_writes: self.absorption.writes(),
             small_write_pages: self.absorption.pages(),
             ..self.volume.done()
@@ -635,7 +642,7 @@ impl TranslatedQueue {
 
     /// Returns `true` if the volume is to come to rest.
     pub(super) fn is_to_rest(&self) -> bool {
-        self.gate.wanted() == Wanted::Rest
+        self.gate.wanted() == DesiredState::Rest
     }
 
     /// Does what another thread wants of a volume without requests. Returns the time of the next
@@ -643,11 +650,11 @@ impl TranslatedQueue {
     pub(super) fn attend(&mut self, now: Instant) -> Option<Instant> {
         self.seen = self.gate.wanted();
         match self.seen {
-            Wanted::Service if self.parts.is_some() => {
+            DesiredState::Service if self.parts.is_some() => {
                 self.arrive();
                 Some(now)
             }
-            Wanted::Service if self.rests => {
+            DesiredState::Service if self.rests => {
                 self.rests = false;
                 if let Some(queue) = &mut self.queue {
                     queue.go_on();
@@ -655,16 +662,16 @@ impl TranslatedQueue {
                 }
                 Some(now)
             }
-            Wanted::Service | Wanted::Nothing => None,
-            Wanted::Arrival => Some(now + ATTEND_PERIOD),
-            Wanted::Rest => {
+            DesiredState::Service | DesiredState::Nothing => None,
+            DesiredState::Arrival => Some(now + ATTEND_PERIOD),
+            DesiredState::Rest => {
                 self.rests = true;
                 let queue = self.queue.as_mut()?;
                 if !self.gate.is_over() {
                     match queue.come_to_rest(now) {
-                        ftl::Rest::Awaited => {}
-                        ftl::Rest::Reached => self.gate.rests(queue.hand_over()),
-                        ftl::Rest::Never => self.gate.never_rests(),
+                        ftl::RestProgress::Awaited => {}
+                        ftl::RestProgress::Reached => self.gate.rests(queue.hand_over()),
+                        ftl::RestProgress::Never => self.gate.never_rests(),
                     }
                 }
                 Some(now + ATTEND_PERIOD)
@@ -675,8 +682,8 @@ impl TranslatedQueue {
     /// Takes the volume that another process has handed over.
     fn arrive(&mut self) {
         let mut home = lock(&self.home);
-        match std::mem::replace(&mut *home, Home::Away) {
-            Home::Here(volume) => {
+        match std::mem::replace(&mut *home, VolumeLocation::Away) {
+            VolumeLocation::Here(volume) => {
                 drop(home);
                 self.begin(*volume);
             }
@@ -692,19 +699,19 @@ impl TranslatedQueue {
 }
 
 /// Locks a volume's home. No holder leaves it halfway.
-fn lock(home: &Mutex<Home>) -> MutexGuard<'_, Home> {
+fn lock(home: &Mutex<VolumeLocation>) -> MutexGuard<'_, VolumeLocation> {
     home.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl contigfs::Pages for Still<'_> {
+impl contigfs::Pages for IdleVolumeReader<'_> {
     fn pages(&self) -> u64 {
         self.pages
     }
 
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Status> {
         match (&mut self.media, &*self.home) {
-            (Some(media), Home::Here(volume)) => ftl::read(media, volume, at, into),
-            (None, Home::Here(_)) => {
+            (Some(media), VolumeLocation::Here(volume)) => ftl::read(media, volume, at, into),
+            (None, VolumeLocation::Here(_)) => {
                 into.fill(0);
                 Ok(())
             }
@@ -727,7 +734,7 @@ impl contigfs::Pages for Still<'_> {
 
 impl Drop for TranslatedQueue {
     fn drop(&mut self) {
-        if self.parts.is_some() || self.gate.wanted() == Wanted::Nothing {
+        if self.parts.is_some() || self.gate.wanted() == DesiredState::Nothing {
             return;
         }
         let volume = self.queue.take().and_then(ftl::Queue::into_volume);
@@ -736,7 +743,8 @@ impl Drop for TranslatedQueue {
                 "a queue to an `ftl:` device ended with requests under way; the next start recovers it"
             );
         }
-        *lock(&self.home) = volume.map_or(Home::Lost, |volume| Home::Here(Box::new(volume)));
+        *lock(&self.home) =
+            volume.map_or(VolumeLocation::Lost, |volume| VolumeLocation::Here(Box::new(volume)));
     }
 }
 
@@ -749,8 +757,8 @@ impl Device for TranslatedQueue {
         let refusable = self.refused.capacity() - self.refused.len();
         match (self.seen, &self.queue) {
             _ if self.is_new => self.refused.capacity(),
-            (Wanted::Nothing, _) => refusable,
-            (Wanted::Service, Some(queue)) if !self.rests => queue.room(),
+            (DesiredState::Nothing, _) => refusable,
+            (DesiredState::Service, Some(queue)) if !self.rests => queue.room(),
             _ => 0,
         }
     }
@@ -761,7 +769,7 @@ impl Device for TranslatedQueue {
 
     fn submit(&mut self, now: Instant, submission: Submission) {
         match &mut self.queue {
-            Some(queue) if self.seen != Wanted::Nothing => queue.submit(now, submission),
+            Some(queue) if self.seen != DesiredState::Nothing => queue.submit(now, submission),
             _ => {
                 let Submission { slot, buf, .. } = submission;
                 self.refused.push(Completion { slot, status: Status::Retry, buf });
@@ -770,7 +778,7 @@ impl Device for TranslatedQueue {
     }
 
     fn kick(&mut self, now: Instant) {
-        if self.seen != Wanted::Nothing {
+        if self.seen != DesiredState::Nothing {
             self.queue.iter_mut().for_each(|queue| queue.kick(now));
         }
     }
@@ -778,7 +786,7 @@ impl Device for TranslatedQueue {
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.seen = self.gate.wanted();
         done.append(&mut self.refused);
-        if self.seen != Wanted::Nothing {
+        if self.seen != DesiredState::Nothing {
             self.queue.iter_mut().for_each(|queue| queue.poll(now, done));
         }
     }

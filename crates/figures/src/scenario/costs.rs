@@ -18,12 +18,12 @@
 //! from Linux 6.13 on, io_uring runs 20 pieces of its deferred work at a time, twice in a system
 //! call. In the simulated world a turn takes 64; with 40 this model says 4 045 ns.
 //!
-//! A server's sockets are by far the most of it: a connection that is received from and sent to costs
-//! 3.8 µs, twenty times what its request costs. The rows do not tell a receive from a send, so each
-//! is charged half.
+//! A server's sockets are by far the most of it: a connection that is received from and sent to
+//! costs 3.8 µs, twenty times what its request costs. The rows do not tell a receive from a send,
+//! so each is charged half.
 //!
-//! The scheduler's part is counted in instructions (`cargo xtask cost`, the worker with its sockets),
-//! in rounds of 64 requests. The assumed pace is 2.75 instructions a ns:
+//! The scheduler's part is counted in instructions (`cargo xtask cost`, the worker with its
+//! sockets), in rounds of 64 requests. The assumed pace is 2.75 instructions a ns:
 //!
 //! | tenants | a round serves | instructions a request | ns | this model |
 //! |---|---|---|---|---|
@@ -39,7 +39,7 @@
 
 /// The work of a worker in one turn, as counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct TurnWork {
     /// Receives: a buffer of bytes taken from one connection.
     pub(crate) receives: u64,
     /// Connections to which bytes were sent.
@@ -81,7 +81,7 @@ const TENANT: u64 = 71;
 /// Nanoseconds to queue, price and pay one request in a token scheduler.
 const QUEUE: u64 = 11;
 
-impl Work {
+impl TurnWork {
     /// Returns the processor time of the turn in nanoseconds. `progressed` is `true` if the turn
     /// found work.
     pub(crate) fn nanos(&self, progressed: bool) -> u64 {
@@ -106,13 +106,13 @@ mod tests {
     fn saturated(connections: u64, kib_in: u64, kib_out: u64) -> f64 {
         let requests = 64;
         let bytes = |kib: u64| kib * 1024 * requests;
-        let work = Work {
+        let work = TurnWork {
             receives: connections,
             sends: connections,
             requests,
             bytes_in: bytes(kib_in),
             bytes_out: bytes(kib_out),
-            ..Work::default()
+            ..TurnWork::default()
         };
         work.nanos(true) as f64 / requests as f64
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn scheduling_costs_what_was_counted() {
         let a_request = |served| {
-            let work = Work { rounds: 1, served, queued: 64, ..Work::default() };
+            let work = TurnWork { rounds: 1, served, queued: 64, ..TurnWork::default() };
             work.scheduling() as f64 / 64.0
         };
         for (served, instructions) in [(2, 43.0), (64, 233.0)] {

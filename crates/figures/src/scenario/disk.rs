@@ -6,7 +6,7 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Chores, Command, Completion, Device, Instant, Range, SizeClass,
     Slot, Submission,
 };
-use flash::Chance;
+use flash::Rng;
 use flash::sim_flash::{Model, SimQueue, SimVolume};
 use ftl::layout::PAGE_BYTES;
 use ftl::{DeviceMedia, Policy, Report, Settings, Shape};
@@ -37,7 +37,7 @@ pub(crate) enum DiskQueue {
     /// Simulated flash without flash translation.
     Plain(SimQueue),
     /// Flash translation over simulated flash.
-    Translated(Aged),
+    Translated(AgedVolume),
 }
 
 macro_rules! each {
@@ -55,18 +55,18 @@ impl Device for DiskQueue {
 
 /// A queue to a volume that was filled and overwritten before the stage began. The clock of the
 /// flash is ahead of the stage's by the time that this took.
-pub(crate) struct Aged {
+pub(crate) struct AgedVolume {
     queue: Box<ftl::Queue<SimQueue>>,
     ahead: u64,
 }
 
-impl Aged {
+impl AgedVolume {
     fn later(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.as_nanos() + self.ahead)
     }
 }
 
-impl Device for Aged {
+impl Device for AgedVolume {
     fn geometry(&self) -> contract::Geometry {
         self.queue.geometry()
     }
@@ -97,7 +97,7 @@ impl Device for Aged {
 pub(crate) struct Disk {
     pub(crate) flash: SimVolume,
     /// The queue to a translated volume until its one worker opens it; `None` without translation.
-    aged: Option<Aged>,
+    aged: Option<AgedVolume>,
     chores: Option<Arc<dyn Chores>>,
     pub(crate) blocks: u64,
     /// The time of the next charge for the device's chores, in nanoseconds; `u64::MAX` if the
@@ -120,7 +120,7 @@ impl Disk {
         let chores = queue.volume().chores();
         let blocks = queue.geometry().blocks;
         let ahead = age(&mut queue, seed);
-        let aged = Some(Aged { queue, ahead });
+        let aged = Some(AgedVolume { queue, ahead });
         Disk { flash, aged, chores: Some(chores), blocks, charge_at: 0 }
     }
 
@@ -176,7 +176,7 @@ fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
 fn age(queue: &mut ftl::Queue<SimQueue>, seed: u64) -> u64 {
     let mut free: Vec<Buf> = bufs(SizeClass { bytes: PAGE_BYTES, count: DEPTH }).collect();
     let pages = queue.geometry().blocks / PAGE_BLOCKS;
-    let mut chance = Chance::new(seed ^ 0xa9ed);
+    let mut chance = Rng::new(seed ^ 0xa9ed);
     let mut ended = Vec::new();
     // Behind the time that creating and opening the volume took.
     let (mut written, mut now) = (0, Instant::from_nanos(1_000_000_000_000));

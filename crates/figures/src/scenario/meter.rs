@@ -11,7 +11,7 @@ fn histogram() -> Histogram<u64> {
 
 /// The extent of a window of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
+pub enum WindowExtent {
     /// So many consecutive reads.
     Reads(usize),
     /// The reads that are answered within so many nanoseconds.
@@ -43,14 +43,14 @@ pub struct Meter {
     /// dropped.
     pub retried: u64,
     /// The judged windows, by extent; none if windows are not judged.
-    frames: Vec<Frame>,
+    frames: Vec<ExtentWindows>,
     rate: Option<Rate>,
 }
 
 /// The judged windows of one extent.
 #[derive(Clone, Debug)]
-struct Frame {
-    span: Span,
+struct ExtentWindows {
+    span: WindowExtent,
     /// The judged percentile of latencies.
     percentile: Percentile,
     windows: Vec<Window>,
@@ -61,23 +61,23 @@ struct Frame {
     kept: bool,
 }
 
-impl Frame {
-    fn new(span: Span, percentile: Percentile, now: u64) -> Frame {
+impl ExtentWindows {
+    fn new(span: WindowExtent, percentile: Percentile, now: u64) -> ExtentWindows {
         let (windows, reads) = (Vec::new(), Vec::new());
-        Frame { span, percentile, windows, reads, began: now, kept: true }
+        ExtentWindows { span, percentile, windows, reads, began: now, kept: true }
     }
 
     /// Adds a read that ended at `ended`. `is_kept` is `true` if the tenant was within its rate.
     fn add(&mut self, latency: u64, ended: u64, is_kept: bool) {
         match self.span {
-            Span::Reads(reads) => {
+            WindowExtent::Reads(reads) => {
                 self.kept &= is_kept;
                 self.reads.push(latency);
                 if self.reads.len() == reads {
                     self.close(ended);
                 }
             }
-            Span::Nanos(nanos) => {
+            WindowExtent::Nanos(nanos) => {
                 while ended >= self.began + nanos {
                     self.close(self.began + nanos);
                 }
@@ -149,8 +149,8 @@ impl Meter {
 
     /// Starts to judge windows of reads of each extent at the time `now`, by a percentile of their
     /// latencies. A window counts as kept while the tenant keeps to `rate`.
-    pub fn judge(&mut self, spans: &[Span], percentile: Percentile, rate: Rate) {
-        let frame = |span: &Span| Frame::new(*span, percentile, rate.at);
+    pub fn judge(&mut self, spans: &[WindowExtent], percentile: Percentile, rate: Rate) {
+        let frame = |span: &WindowExtent| ExtentWindows::new(*span, percentile, rate.at);
         self.frames = spans.iter().map(frame).collect();
         self.rate = Some(rate);
     }

@@ -5,22 +5,23 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Command, Instant, Kind, NamespaceId, Slo, Status, Tag, TenantId};
-use flash::Chance;
+use contract::{Command, Instant, IoKind, NamespaceId, Slo, Status, Tag, TenantId};
+use flash::Rng;
 use flash::sim_flash::{Model, SimVolume};
 use ftl::Report;
 use qos::admission::Refusal;
 use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
 use worker::{
-    Access, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who,
+    AccessRules, AccessScope, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
+    PeerPattern, PeerRule, SharedState,
 };
 
 use super::disk::{Disk, Translation};
 use super::meter::Meter;
-use super::source::{Line, Load, Loop, Source};
-use super::stalls::{Stalling, Stalls};
+use super::source::{Load, LoadConnection, SendingRule, Source};
+use super::stalls::{StallPattern, Stalls};
 use super::wire::Message;
-use super::worker::{Order, SimWorker};
+use super::worker::{SchedulerKind, SimWorker};
 
 /// The nanoseconds from the departure of a reply to the arrival of the request that it triggers in
 /// a closed loop.
@@ -53,9 +54,9 @@ pub struct Setup {
     /// (arrears).
     pub pays_arrears: bool,
     /// The stalls of each worker's thread.
-    pub worker_stalls: Stalling,
+    pub worker_stalls: StallPattern,
     /// The stalls of the clients, which all stall at the same moment.
-    pub client_stalls: Stalling,
+    pub client_stalls: StallPattern,
 }
 
 impl Setup {
@@ -71,8 +72,8 @@ impl Setup {
             model,
             tenants_max: 64,
             pays_arrears: true,
-            worker_stalls: Stalling::NEVER,
-            client_stalls: Stalling::NEVER,
+            worker_stalls: StallPattern::NEVER,
+            client_stalls: StallPattern::NEVER,
         }
     }
 }
@@ -84,7 +85,7 @@ pub struct SourceId(usize);
 /// A request that a client sends at a time, for the first time or again. Happenings are ordered by
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Happening {
+struct ScheduledRequest {
     at: u64,
     /// The number of happenings created before, which breaks ties and so makes runs repeatable.
     sequence: u64,
@@ -112,10 +113,10 @@ struct Outstanding {
 }
 
 /// Simulated workers, a device, tenants and their loads, on one virtual clock.
-pub struct Stage {
+pub struct Scenario {
     now: u64,
     scheduled: bool,
-    chance: Chance,
+    chance: Rng,
     client_stalls: Stalls,
     registry: Registry,
     disk: Disk,
@@ -123,7 +124,7 @@ pub struct Stage {
     sources: Vec<Source>,
     requests: Vec<Option<Outstanding>>,
     free: Vec<u32>,
-    happenings: BinaryHeap<Reverse<Happening>>,
+    happenings: BinaryHeap<Reverse<ScheduledRequest>>,
     sequence: u64,
     replies: Vec<(u64, Tag, Status)>,
     /// The units that each tenant, by its id, had spent when the measurements were last cleared.
@@ -132,9 +133,9 @@ pub struct Stage {
     busy_before: Vec<(u64, u64)>,
 }
 
-impl Stage {
+impl Scenario {
     /// Creates a stage without tenants.
-    pub fn new(setup: Setup) -> Stage {
+    pub fn new(setup: Setup) -> Scenario {
         let mut disk = Disk::new(setup.flash, setup.translation, setup.seed);
         let mut registry = Registry::new(setup.model, setup.tenants_max);
         registry.pay_arrears(setup.pays_arrears);
@@ -145,8 +146,8 @@ impl Stage {
         let slots = Limits::default().in_flight;
         let limits = QueueLimits { slots, of_tenant: slots as u32 };
         let order = |n| match setup.scheduled {
-            true => Order::Tokens(Box::new(registry.scheduler(n, limits))),
-            false => Order::PassThrough(PassThrough::new(slots)),
+            true => SchedulerKind::Tokens(Box::new(registry.scheduler(n, limits))),
+            false => SchedulerKind::PassThrough(PassThrough::new(slots)),
         };
         let workers = (0..setup.workers)
             .map(|n| {
@@ -160,10 +161,10 @@ impl Stage {
                 )
             })
             .collect();
-        Stage {
+        Scenario {
             now: 0,
             scheduled: setup.scheduled,
-            chance: Chance::new(setup.seed ^ 0x5ce0),
+            chance: Rng::new(setup.seed ^ 0x5ce0),
             client_stalls: Stalls::new(setup.client_stalls, setup.seed ^ 0xc11e),
             registry,
             disk,
@@ -210,7 +211,7 @@ impl Stage {
     }
 
     /// Opens `connections` connections of a tenant to each of `workers`, by their indices. Nothing
-    /// is sent before [`Stage::start`].
+    /// is sent before [`Scenario::start`].
     pub fn add(
         &mut self,
         tenant: TenantId,
@@ -235,7 +236,7 @@ impl Stage {
             for &worker in workers {
                 for _ in 0..connections {
                     let line = self.workers[worker].open(tenant.0);
-                    lines.push(Line { worker, line });
+                    lines.push(LoadConnection { worker, line });
                 }
             }
         }
@@ -251,11 +252,11 @@ impl Stage {
         source.epoch += 1;
         let epoch = source.epoch;
         match source.load.arrivals {
-            Loop::Random(_) | Loop::Paced(_) => {
+            SendingRule::Random(_) | SendingRule::Paced(_) => {
                 let at = source.begin(now, &mut self.chance);
                 self.schedule(at, id.0, epoch, 0, None);
             }
-            Loop::Closed(depth) => {
+            SendingRule::Closed(depth) => {
                 // The first requests are spread over a millisecond, so that they do not all come at
                 // once.
                 for line in 0..self.sources[id.0].lines.len() {
@@ -376,7 +377,7 @@ impl Stage {
         let sequence = self.sequence;
         self.sequence += 1;
         let (meant, at) = (at, at.max(self.now));
-        self.happenings.push(Reverse(Happening {
+        self.happenings.push(Reverse(ScheduledRequest {
             at,
             sequence,
             source,
@@ -408,7 +409,7 @@ impl Stage {
             let Reverse(next) = self.happenings.pop().expect("it was just seen");
             match self.client_stalls.resume(at) {
                 resumed if resumed > at => {
-                    self.happenings.push(Reverse(Happening { at: resumed, ..next }));
+                    self.happenings.push(Reverse(ScheduledRequest { at: resumed, ..next }));
                 }
                 _ => self.happen(next),
             }
@@ -424,12 +425,12 @@ impl Stage {
         true
     }
 
-    fn happen(&mut self, what: Happening) {
-        let Happening { at, source: n, epoch, meant, line, again, .. } = what;
+    fn happen(&mut self, what: ScheduledRequest) {
+        let ScheduledRequest { at, source: n, epoch, meant, line, again, .. } = what;
         let source = &mut self.sources[n];
         if let Some(tag) = again {
             let request = self.requests[tag as usize].expect("it waits to be sent again");
-            let Line { worker, line } = source.lines[line];
+            let LoadConnection { worker, line } = source.lines[line];
             self.workers[worker].arrive(line, Message { tag, command: request.command });
             return;
         }
@@ -437,8 +438,8 @@ impl Stage {
             return;
         }
         let line = match source.load.arrivals {
-            Loop::Closed(_) => line,
-            Loop::Random(_) | Loop::Paced(_) => {
+            SendingRule::Closed(_) => line,
+            SendingRule::Random(_) | SendingRule::Paced(_) => {
                 let next = source.advance(&mut self.chance);
                 let line = source.pick(&mut self.chance);
                 self.schedule(next, n, epoch, 0, None);
@@ -446,9 +447,9 @@ impl Stage {
             }
         };
         let source = &mut self.sources[n];
-        let meant = if matches!(source.load.arrivals, Loop::Closed(_)) { at } else { meant };
+        let meant = if matches!(source.load.arrivals, SendingRule::Closed(_)) { at } else { meant };
         let command = source.command(self.disk.blocks, &mut self.chance);
-        let Line { worker, line: number } = source.lines[line];
+        let LoadConnection { worker, line: number } = source.lines[line];
         let units = self.units(command);
         self.sources[n].meter.arrive(at, units);
         let request = Outstanding { source: n, epoch, line, meant, command };
@@ -491,8 +492,9 @@ impl Stage {
         }
         assert!(status.is_ok(), "{command:?} of {:?}: {status}", source.lines[line]);
         let seen = self.client_stalls.delayed(leaves);
-        source.meter.end(command.kind() == Kind::Read, meant, seen);
-        let goes_on = matches!(source.load.arrivals, Loop::Closed(_)) && source.epoch == epoch;
+        source.meter.end(command.kind() == IoKind::Read, meant, seen);
+        let goes_on =
+            matches!(source.load.arrivals, SendingRule::Closed(_)) && source.epoch == epoch;
         self.requests[tag as usize] = None;
         self.free.push(tag as u32);
         if goes_on {
@@ -508,19 +510,19 @@ impl Stage {
 
 /// Returns one namespace of `blocks` blocks for all tenants, and for each tenant an access rule:
 /// the local user with the tenant's number as uid.
-fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
+fn parts(tenants: usize, blocks: u64) -> Arc<SharedState> {
     let namespace = Namespace { device: 0, first: 0, blocks, read_only: false };
-    let rule = |n| Rule {
-        who: Who::User(n),
+    let rule = |n| PeerRule {
+        who: PeerPattern::User(n),
         tenant: TenantId(n),
         tenant_name: String::new(),
         register: true,
-        scope: Scope::All(contract::Rights::ALL),
+        scope: AccessScope::All(contract::Rights::ALL),
     };
-    Arc::new(Parts {
-        access: Access::new((0..tenants as u32).map(rule).collect()),
+    Arc::new(SharedState {
+        access: AccessRules::new((0..tenants as u32).map(rule).collect()),
         namespaces: Namespaces::new(vec![namespace]),
-        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })
@@ -535,15 +537,15 @@ mod tests {
     #[test]
     fn a_stage_that_is_drained_while_its_volume_is_short_ends_each_write() {
         let translation = Some(Translation { pages: 1 << 14, spare_per_mille: 100 });
-        let mut stage = Stage::new(Setup { translation, ..Setup::device_a(3, 1) });
+        let mut stage = Scenario::new(Setup { translation, ..Setup::device_a(3, 1) });
         let writers = [(); 4].map(|()| {
             let writer = stage.register(None).expect("best effort is always admitted");
-            let load = Load { arrivals: Loop::Closed(64), reads: 0.0, bytes: 4096 };
+            let load = Load { arrivals: SendingRule::Closed(64), reads: 0.0, bytes: 4096 };
             let source = stage.add(writer, load, &[0], 4);
             stage.start(source);
             source
         });
-        let is_short = |stage: &mut Stage| stage.registry().shared().holding_writes();
+        let is_short = |stage: &mut Scenario| stage.registry().shared().holding_writes();
         for _ in 0..10_000 {
             stage.run(Duration::from_millis(1));
             if is_short(&mut stage) {

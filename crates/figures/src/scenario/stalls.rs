@@ -3,13 +3,13 @@
 //!
 //! Deliberately left out: the work of a thread (`worker.rs`, `stage.rs`).
 
-use flash::Chance;
+use flash::Rng;
 
 use super::source::unit;
 
 /// The frequency and the length of the stalls of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stalling {
+pub struct StallPattern {
     /// The mean number of stalls a second, at random and independent of each other.
     pub a_second: f64,
     /// The shortest stall, in nanoseconds; all lengths up to the longest are equally likely.
@@ -18,30 +18,30 @@ pub struct Stalling {
     pub longest: u64,
 }
 
-impl Stalling {
+impl StallPattern {
     /// The stalls of a thread that always runs.
-    pub const NEVER: Stalling = Stalling { a_second: 0.0, shortest: 0, longest: 0 };
+    pub const NEVER: StallPattern = StallPattern { a_second: 0.0, shortest: 0, longest: 0 };
 }
 
 /// The stalls of one thread. Times are asked for in ascending order.
 #[derive(Clone, Debug)]
 pub(crate) struct Stalls {
-    how: Stalling,
-    chance: Chance,
+    how: StallPattern,
+    chance: Rng,
     /// The beginning and the end of the present or next stall, in nanoseconds: `from < until`.
     from: u64,
     until: u64,
 }
 
 impl Stalls {
-    pub(crate) fn new(how: Stalling, seed: u64) -> Stalls {
-        let mut stalls = Stalls { how, chance: Chance::new(seed), from: 0, until: 0 };
+    pub(crate) fn new(how: StallPattern, seed: u64) -> Stalls {
+        let mut stalls = Stalls { how, chance: Rng::new(seed), from: 0, until: 0 };
         stalls.draw();
         stalls
     }
 
     fn draw(&mut self) {
-        let Stalling { a_second, shortest, longest } = self.how;
+        let StallPattern { a_second, shortest, longest } = self.how;
         if a_second <= 0.0 {
             (self.from, self.until) = (u64::MAX - 1, u64::MAX);
             return;
@@ -82,7 +82,8 @@ impl Stalls {
 mod tests {
     use super::*;
 
-    const OFTEN: Stalling = Stalling { a_second: 100.0, shortest: 1_000_000, longest: 3_000_000 };
+    const OFTEN: StallPattern =
+        StallPattern { a_second: 100.0, shortest: 1_000_000, longest: 3_000_000 };
 
     #[test]
     fn stalls_are_as_often_and_as_long_as_asked_for() {
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(stalls.done(from - 20, 10), from - 10);
         assert_eq!(stalls.done(from - 10, 11), until + 1);
         assert!(stalls.from > until);
-        let mut never = Stalls::new(Stalling::NEVER, 5);
+        let mut never = Stalls::new(StallPattern::NEVER, 5);
         assert_eq!([never.resume(7), never.done(7, 1_000), never.delayed(9)], [7, 1_007, 9]);
     }
 }

@@ -13,7 +13,7 @@ use contract::{
 };
 use proto::reflex::{ClientEvent, ClientSession};
 
-use super::costs::Work;
+use super::costs::TurnWork;
 
 /// Maximum number of receives in a turn: the number of requests in a batch. Connections beyond it
 /// are received from in the next turns.
@@ -31,7 +31,7 @@ pub(crate) struct Message {
 /// A simulated connection: the client's session, and the bytes and requests that the worker has not
 /// received.
 #[derive(Debug)]
-struct Line {
+struct SimulatedConnection {
     id: ConnId,
     session: ClientSession,
     /// The bytes of the client's hello that the worker has not received. The requests in `waiting`
@@ -51,7 +51,7 @@ struct Line {
 /// The connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    lines: Vec<Line>,
+    lines: Vec<SimulatedConnection>,
     buffers: Vec<Buf>,
     events: VecDeque<NetEvent>,
     /// Indices of the connections that have something to receive, in order of arrival.
@@ -61,7 +61,7 @@ pub(crate) struct Wire {
     /// The replies that clients got in this turn.
     replies: Vec<(Tag, Status)>,
     turn: u64,
-    work: Work,
+    work: TurnWork,
 }
 
 impl Wire {
@@ -74,7 +74,7 @@ impl Wire {
             sent: Vec::new(),
             replies: Vec::new(),
             turn: 1,
-            work: Work::default(),
+            work: TurnWork::default(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Wire {
         let mut session = ClientSession::v2(Hello::default());
         let heads = session.greeting();
         let greeting = heads.iter().flat_map(|head| head.bytes().iter().copied()).collect();
-        self.lines.push(Line {
+        self.lines.push(SimulatedConnection {
             id,
             session,
             greeting,
@@ -127,7 +127,7 @@ impl Wire {
     }
 
     /// Ends a turn. Returns the replies that clients got in it, and the counts of its work.
-    pub(crate) fn end_turn(&mut self) -> (std::vec::Drain<'_, (Tag, Status)>, Work) {
+    pub(crate) fn end_turn(&mut self) -> (std::vec::Drain<'_, (Tag, Status)>, TurnWork) {
         self.turn += 1;
         (self.replies.drain(..), std::mem::take(&mut self.work))
     }
@@ -183,7 +183,7 @@ impl Wire {
     }
 }
 
-impl Line {
+impl SimulatedConnection {
     /// Fills a receive buffer with the bytes that have arrived on the connection. Returns the
     /// number of bytes, and of requests whose first byte is among them.
     fn fill(&mut self, buf: &mut Buf) -> (usize, u64) {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Completion, Device, Feedback, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status,
+    Completion, Device, Feedback, Geometry, Instant, IoKind, QueueFull, Scheduler, Slot, Status,
     Submission, Tag, TenantId,
 };
 use ftl::Report;
 use proto::reflex::ServerSession;
 use qos::{PassThrough, TokenScheduler};
-use worker::{Attached, Limits, Parts, Worker};
+use worker::{DeviceLane, Limits, SharedState, Worker};
 
 use super::disk::DiskQueue;
 use super::memory::Memory;
@@ -21,7 +21,7 @@ use super::stalls::Stalls;
 use super::wire::{Message, Wire};
 
 /// The scheduler of a worker: first come, first served, or by tokens.
-pub(crate) enum Order {
+pub(crate) enum SchedulerKind {
     PassThrough(PassThrough),
     Tokens(Box<TokenScheduler>),
 }
@@ -39,22 +39,22 @@ fn add(to: &Cell<u64>, more: u64) {
 }
 
 /// A scheduler wrapper that counts the work of a token scheduler in each turn.
-pub(crate) struct Counted {
-    order: Order,
+pub(crate) struct CountingScheduler {
+    order: SchedulerKind,
     rounds: Rc<Rounds>,
 }
 
-impl Scheduler for Counted {
+impl Scheduler for CountingScheduler {
     fn enqueue(
         &mut self,
         tenant: TenantId,
-        kind: Kind,
+        kind: IoKind,
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
         match &mut self.order {
-            Order::PassThrough(order) => order.enqueue(tenant, kind, bytes, slot),
-            Order::Tokens(order) => {
+            SchedulerKind::PassThrough(order) => order.enqueue(tenant, kind, bytes, slot),
+            SchedulerKind::Tokens(order) => {
                 add(&self.rounds.queued, 1);
                 order.enqueue(tenant, kind, bytes, slot)
             }
@@ -62,7 +62,7 @@ impl Scheduler for Counted {
     }
 
     fn begin_round(&mut self, now: Instant) {
-        if let Order::Tokens(order) = &mut self.order {
+        if let SchedulerKind::Tokens(order) = &mut self.order {
             order.begin_round(now);
             add(&self.rounds.rounds, 1);
             add(&self.rounds.served, u64::from(order.active()) + u64::from(order.short()));
@@ -71,88 +71,88 @@ impl Scheduler for Counted {
 
     fn next(&mut self) -> Option<Slot> {
         match &mut self.order {
-            Order::PassThrough(order) => order.next(),
-            Order::Tokens(order) => order.next(),
+            SchedulerKind::PassThrough(order) => order.next(),
+            SchedulerKind::Tokens(order) => order.next(),
         }
     }
 
-    fn refund(&mut self, kind: Kind, bytes: usize) {
-        if let Order::Tokens(tokens) = &mut self.order {
+    fn refund(&mut self, kind: IoKind, bytes: usize) {
+        if let SchedulerKind::Tokens(tokens) = &mut self.order {
             tokens.refund(kind, bytes);
         }
     }
 
     fn discard(&mut self) -> Option<Slot> {
         match &mut self.order {
-            Order::Tokens(tokens) => tokens.discard(),
-            Order::PassThrough(pass) => pass.discard(),
+            SchedulerKind::Tokens(tokens) => tokens.discard(),
+            SchedulerKind::PassThrough(pass) => pass.discard(),
         }
     }
 
     fn queued(&self) -> usize {
         match &self.order {
-            Order::PassThrough(order) => order.queued(),
-            Order::Tokens(order) => order.queued(),
+            SchedulerKind::PassThrough(order) => order.queued(),
+            SchedulerKind::Tokens(order) => order.queued(),
         }
     }
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         match &self.order {
-            Order::PassThrough(order) => order.wake_at(now),
-            Order::Tokens(order) => order.wake_at(now),
+            SchedulerKind::PassThrough(order) => order.wake_at(now),
+            SchedulerKind::Tokens(order) => order.wake_at(now),
         }
     }
 }
 
-impl Feedback for Counted {
+impl Feedback for CountingScheduler {
     fn measures(&self) -> bool {
         match &self.order {
-            Order::PassThrough(order) => order.measures(),
-            Order::Tokens(order) => order.measures(),
+            SchedulerKind::PassThrough(order) => order.measures(),
+            SchedulerKind::Tokens(order) => order.measures(),
         }
     }
 
-    fn ended(&mut self, kind: Kind, delay: Duration) {
+    fn ended(&mut self, kind: IoKind, delay: Duration) {
         match &mut self.order {
-            Order::PassThrough(order) => order.ended(kind, delay),
-            Order::Tokens(order) => order.ended(kind, delay),
+            SchedulerKind::PassThrough(order) => order.ended(kind, delay),
+            SchedulerKind::Tokens(order) => order.ended(kind, delay),
         }
     }
 
-    fn began_large(&mut self, kind: Kind, bytes: usize) {
-        if let Order::Tokens(order) = &mut self.order {
+    fn began_large(&mut self, kind: IoKind, bytes: usize) {
+        if let SchedulerKind::Tokens(order) = &mut self.order {
             order.began_large(kind, bytes);
         }
     }
 
-    fn ended_large(&mut self, kind: Kind, bytes: usize) {
-        if let Order::Tokens(order) = &mut self.order {
+    fn ended_large(&mut self, kind: IoKind, bytes: usize) {
+        if let SchedulerKind::Tokens(order) = &mut self.order {
             order.ended_large(kind, bytes);
         }
     }
 
     fn depth_max(&self) -> usize {
         match &self.order {
-            Order::PassThrough(order) => order.depth_max(),
-            Order::Tokens(order) => order.depth_max(),
+            SchedulerKind::PassThrough(order) => order.depth_max(),
+            SchedulerKind::Tokens(order) => order.depth_max(),
         }
     }
 
     fn yields(&self, tenant: TenantId) -> bool {
         match &self.order {
-            Order::PassThrough(order) => order.yields(tenant),
-            Order::Tokens(order) => order.yields(tenant),
+            SchedulerKind::PassThrough(order) => order.yields(tenant),
+            SchedulerKind::Tokens(order) => order.yields(tenant),
         }
     }
 }
 
 /// A device queue wrapper that holds submissions back until the turn ends.
-pub(crate) struct Late {
+pub(crate) struct DeferredQueue {
     queue: DiskQueue,
     kicked: bool,
 }
 
-impl Device for Late {
+impl Device for DeferredQueue {
     fn geometry(&self) -> Geometry {
         self.queue.geometry()
     }
@@ -178,11 +178,11 @@ impl Device for Late {
     }
 }
 
-type Served = Worker<Wire, Late, Counted, ServerSession>;
+type ServedWorker = Worker<Wire, DeferredQueue, CountingScheduler, ServerSession>;
 
 /// A worker, its processor and its connections.
 pub(crate) struct SimWorker {
-    worker: Served,
+    worker: ServedWorker,
     rounds: Rc<Rounds>,
     /// The virtual time in nanoseconds at which the processor becomes free from its turn or stall.
     free_at: u64,
@@ -199,18 +199,18 @@ pub(crate) struct SimWorker {
 impl SimWorker {
     pub(crate) fn new(
         queue: DiskQueue,
-        order: Order,
-        parts: Arc<Parts>,
+        order: SchedulerKind,
+        parts: Arc<SharedState>,
         tenants: usize,
         stalls: Stalls,
     ) -> SimWorker {
         let memory = Memory::take();
         let rounds = Rc::new(Rounds::default());
-        let order = Counted { order, rounds: rounds.clone() };
-        let device = Late { queue, kicked: false };
+        let order = CountingScheduler { order, rounds: rounds.clone() };
+        let device = DeferredQueue { queue, kicked: false };
         let worker = Worker::new(
             Wire::new(memory.receive),
-            vec![Attached::new(device, order)],
+            vec![DeviceLane::new(device, order)],
             memory.pool,
             parts,
             Limits { tenants, ..Limits::default() },

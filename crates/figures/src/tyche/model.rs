@@ -47,7 +47,7 @@ const INITIATOR_RECEIVES: Handling = Handling { message: 2_250, frame: 2_750, do
 
 /// A load of 4 KiB requests, of which a fixed number is always outstanding, and how they travel.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub(super) struct BatchingCase {
     pub(super) writes: bool,
     pub(super) outstanding: u32,
     pub(super) batch: Batch,
@@ -60,7 +60,7 @@ pub(super) struct Case {
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct BatchingResults {
     /// Requests completed a second.
     pub(super) iops: f64,
     /// The mean number of requests in a message from the initiator.
@@ -141,7 +141,7 @@ enum Event {
 /// The state of a run in virtual time.
 #[derive(Debug)]
 struct World {
-    case: Case,
+    case: BatchingCase,
     out: Direction,
     back: Direction,
     events: BinaryHeap<Reverse<(u64, Event)>>,
@@ -157,7 +157,7 @@ struct World {
 }
 
 /// Runs a case and returns its throughput and the mean size of its batches.
-pub(super) fn run(case: &Case) -> Outcome {
+pub(super) fn run(case: &BatchingCase) -> BatchingResults {
     // The interrupt and the other thread: a receiving thread that sleeps is woken twice.
     let receiver = Thread::new(2 * SWITCH);
     let mut world = World {
@@ -191,7 +191,7 @@ pub(super) fn run(case: &Case) -> Outcome {
 }
 
 impl World {
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> BatchingResults {
         let begin = self.case.nanos / 5;
         while let Some(Reverse((now, event))) = self.events.pop() {
             if now >= self.case.nanos {
@@ -213,7 +213,7 @@ impl World {
         let seconds = (self.case.nanos - begin) as f64 / 1e9;
         let (requests, messages) = self.counted;
         let level = requests as f64 / messages.max(1) as f64;
-        Outcome { iops: self.done as f64 / seconds, level }
+        BatchingResults { iops: self.done as f64 / seconds, level }
     }
 
     /// Adds a request to the batch, and sends the batch if its rule says so.
@@ -254,7 +254,7 @@ impl World {
     /// complete.
     fn send(&mut self, now: u64) {
         let requests = std::mem::take(&mut self.queued);
-        let Case { writes, pairs, .. } = self.case;
+        let BatchingCase { writes, pairs, .. } = self.case;
         self.messages += 1;
         self.counted.0 += u64::from(requests);
         self.counted.1 += 1;
@@ -294,7 +294,7 @@ mod tests {
 
     fn alone(writes: bool) -> f64 {
         let batch = Batch::Never;
-        let case = Case { writes, outstanding: 1, batch, pairs: false, nanos: 10_000_000 };
+        let case = BatchingCase { writes, outstanding: 1, batch, pairs: false, nanos: 10_000_000 };
         run(&case).iops
     }
 
@@ -310,8 +310,13 @@ mod tests {
     #[test]
     fn a_batch_that_is_never_full_waits_for_its_delay() {
         let batch = Batch::Static(64);
-        let case =
-            Case { writes: false, outstanding: 4, batch, pairs: false, nanos: 1_000_000_000 };
+        let case = BatchingCase {
+            writes: false,
+            outstanding: 4,
+            batch,
+            pairs: false,
+            nanos: 1_000_000_000,
+        };
         let outcome = run(&case);
         assert!((700.0..800.0).contains(&outcome.iops), "{outcome:?}");
         assert!((outcome.level - 4.0).abs() < 0.1, "{outcome:?}");

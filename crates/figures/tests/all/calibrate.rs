@@ -4,9 +4,9 @@
 
 use flash::sim_flash::sweep::{Load, iops_at, offer};
 use flash::sim_flash::{Preset, SimVolume};
-use nearflash_figures::bed::Bed;
 use nearflash_figures::bed::IN_FLIGHT_MAX;
-use qos::calibrate::{Calibration, Course, Crossing, Effort};
+use nearflash_figures::bed::TestBed;
+use qos::calibrate::{Calibration, CalibrationPlan, Crossing, RunLengths};
 use qos::units::TOKEN;
 
 /// The values that the paper states for a device.
@@ -28,14 +28,14 @@ const TOLERANCE: f64 = 0.10;
 fn calibrate(known: &Known) -> Calibration {
     let volume = SimVolume::forgetful(known.preset.model(), 1 << 24, 1.0, 0);
     let queues = [volume.open_queue_of(IN_FLIGHT_MAX), volume.open_queue_of(1024)];
-    let mut bed = Bed::new(queues, LATENCIES_US[1], 0);
-    let mut calibration = Calibration::new(Course {
+    let mut bed = TestBed::new(queues, LATENCIES_US[1], 0);
+    let mut calibration = Calibration::new(CalibrationPlan {
         latencies_us: LATENCIES_US.to_vec(),
         p99: false,
         read_percents: known.read_percents.to_vec(),
         sizes: Vec::new(),
-        effort: Effort::VIRTUAL,
-        limit: Course::LIMIT,
+        effort: RunLengths::VIRTUAL,
+        limit: CalibrationPlan::LIMIT,
     });
     while let Some(offer) = calibration.next_offer() {
         let outcome = bed.offer(&offer, &|| false).expect("simulated flash serves");
@@ -106,7 +106,7 @@ fn device_a_is_recovered() {
         write_cost: 10.0,
         tokens: Some([420e3, 570e3]),
         read_only_cost: Some(0.5),
-        read_percents: &Course::READ_PERCENTS,
+        read_percents: &CalibrationPlan::READ_PERCENTS,
     });
 }
 

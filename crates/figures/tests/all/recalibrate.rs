@@ -6,11 +6,11 @@ use std::time::Duration;
 use contract::{Instant, Slo};
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{self, iops_at};
-use nearflash_figures::scenario::{Load, Loop, Setup, SourceId, Stage};
-use qos::calibrate::{Course, Crossing, Fit, Percentile, fit};
-use qos::recalibrate::{Findings, Plan, Recalibration, Step, StepReading, Unfit};
+use nearflash_figures::scenario::{Load, Scenario, SendingRule, Setup, SourceId};
+use qos::calibrate::{CalibrationPlan, Crossing, Fit, Percentile, fit};
+use qos::recalibrate::{Findings, Plan, Recalibration, RecalibrationError, Step, StepReading};
 use qos::units::TOKEN;
-use qos::{CORRECTION_NANOS, DeviceModel, Drift, Seen, Unsure};
+use qos::{CORRECTION_NANOS, DelaysCursor, DeviceModel, Drift, DriftUncertainty};
 
 /// The factor by which the device is slower than device A, so that a second of it takes an eighth
 /// of the time to simulate.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50 * SLOW as u64);
 const TOLERANCE: f64 = 0.15;
 
 struct Play {
-    stage: Stage,
+    stage: Scenario,
     critical: Vec<SourceId>,
     shared: Vec<SourceId>,
     probes: SourceId,
@@ -44,21 +44,21 @@ impl Play {
         let mut setup = Setup::device_a(seed, EVERYWHERE.len());
         setup.flash = Preset::A.model().slowed(SLOW);
         setup.model = DeviceModel::device_a().slowed(SLOW);
-        let mut stage = Stage::new(setup);
+        let mut stage = Scenario::new(setup);
         let slo = |iops, read_percent| Some(Slo::new(BOUND_US, iops, read_percent));
         let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
         // 53 K reads, and 13 K with 80 % reads, on device A; they send 95 % of that.
         let critical = [(slo(6_600, 100), 6_250.0, 1.0), (slo(1_600, 80), 1_520.0, 0.8)];
         let critical = critical.map(|(slo, iops, reads)| {
             let tenant = stage.register(slo).expect("it fits");
-            stage.add(tenant, load(Loop::Paced(iops), reads), &EVERYWHERE, 4)
+            stage.add(tenant, load(SendingRule::Paced(iops), reads), &EVERYWHERE, 4)
         });
         let shared = [0.95, 0.25].map(|reads| {
             let tenant = stage.register(None).expect("there is room");
-            stage.add(tenant, load(Loop::Closed(32), reads), &EVERYWHERE, 4)
+            stage.add(tenant, load(SendingRule::Closed(32), reads), &EVERYWHERE, 4)
         });
         let tenant = stage.register(None).expect("there is room");
-        let probes = stage.add(tenant, load(Loop::Random(1.0), 1.0), &EVERYWHERE, 4);
+        let probes = stage.add(tenant, load(SendingRule::Random(1.0), 1.0), &EVERYWHERE, 4);
         stage.give_up(probes);
         critical.iter().chain(&shared).for_each(|source| stage.start(*source));
         let now = Instant::from_nanos(stage.now());
@@ -111,12 +111,12 @@ impl Play {
     fn step(&mut self, recalibration: &Recalibration, step: &Step) -> (StepReading, bool) {
         let reads = f64::from(step.read_percent) / 100.0;
         if step.iops > 0.0 {
-            let arrivals = Loop::Random(step.iops);
+            let arrivals = SendingRule::Random(step.iops);
             self.stage.change(self.probes, Load { arrivals, reads, bytes: 4096 });
             self.stage.start(self.probes);
         }
         self.stage.run(SETTLE);
-        let (mut all, mut slice) = (Seen::nothing(), Seen::nothing());
+        let (mut all, mut slice) = (DelaysCursor::nothing(), DelaysCursor::nothing());
         all.look(self.stage.registry().shared().delays());
         slice.look(self.stage.registry().shared().delays());
         self.stage.clear();
@@ -139,7 +139,7 @@ impl Play {
         (StepReading::of(registry.model(), &since, write, length), is_cut)
     }
 
-    fn recalibrate(&mut self, writes: bool) -> Result<Findings, Unfit> {
+    fn recalibrate(&mut self, writes: bool) -> Result<Findings, RecalibrationError> {
         let model = self.stage.registry().model().clone();
         let plan = Plan { model, bound_us: Some(BOUND_US), writes, step: STEP, reads: READS };
         self.stage.registry().probe(true);
@@ -176,7 +176,7 @@ fn swept() -> Fit {
         .map(crossing)
         .chain([Crossing { read_percent: 100, iops: 105_000.0, ..crossing(90) }])
         .collect();
-    fit(&all, Course::LIMIT, BOUND_US).expect("the curves fall together")
+    fit(&all, CalibrationPlan::LIMIT, BOUND_US).expect("the curves fall together")
 }
 
 fn near(what: &str, found: f64, meant: f64) {
@@ -199,7 +199,7 @@ fn a_device_that_ages_is_found_out_and_measured_beside_its_tenants() {
 
     // By the old model, best effort takes what it does not have: there is no room to measure in.
     let refused = play.recalibrate(true).unwrap_err();
-    assert!(matches!(refused, Unfit::NoRoom { .. }), "{refused}");
+    assert!(matches!(refused, RecalibrationError::NoRoom { .. }), "{refused}");
 
     // Best effort has nothing to do for a while.
     let shared = play.shared.clone();
@@ -220,7 +220,7 @@ fn a_device_that_ages_is_found_out_and_measured_beside_its_tenants() {
     let registry = play.stage.registry();
     assert_eq!(registry.displaced(&findings.model), []);
     registry.set_model(findings.model, now).unwrap();
-    assert_eq!(registry.drift(), Some(Drift::Unknown(Unsure::TooSoon)));
+    assert_eq!(registry.drift(), Some(Drift::Unknown(DriftUncertainty::TooSoon)));
     shared.iter().for_each(|source| play.stage.start(*source));
     play.stage.run(Duration::from_secs(2));
     play.stage.clear();

@@ -46,7 +46,7 @@ pub trait Bench {
 
 /// The [`Bench`] of devices that need only memory: a pool on the heap, and a clock that jumps.
 #[derive(Debug)]
-pub struct Heap<F> {
+pub struct HeapBench<F> {
     open: F,
     pool: BufPool,
     now: Instant,
@@ -54,7 +54,7 @@ pub struct Heap<F> {
     pub keeps_data: bool,
 }
 
-impl<F> Heap<F> {
+impl<F> HeapBench<F> {
     /// Returns a bench whose volumes come from `open`, which takes their number of blocks.
     pub fn new<D: Device>(open: F) -> Self
     where
@@ -69,11 +69,11 @@ impl<F> Heap<F> {
                 index += 1;
             }
         }
-        Heap { open, pool: BufPool::new(bufs), now: Instant::ZERO, keeps_data: true }
+        HeapBench { open, pool: BufPool::new(bufs), now: Instant::ZERO, keeps_data: true }
     }
 }
 
-impl<D: Device, F: FnMut(u64) -> [D; 2]> Bench for Heap<F> {
+impl<D: Device, F: FnMut(u64) -> [D; 2]> Bench for HeapBench<F> {
     type Queue = D;
 
     fn fresh(&mut self, blocks: u64) -> [D; 2] {

@@ -14,7 +14,7 @@ const DEPTH: usize = 4;
 
 /// A thread's queue, and the resources to use the queue.
 #[derive(Debug)]
-pub struct Side<'a, D, P> {
+pub struct TestQueue<'a, D, P> {
     /// A queue to a volume that all threads share.
     pub queue: D,
     /// Buffers of this thread; some hold at least 64 KiB.
@@ -26,18 +26,18 @@ pub struct Side<'a, D, P> {
 
 /// The numbers of blocks that a reader found torn, and of changes that it saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReaderCounts {
     /// Blocks that mixed two generations of data.
     pub torn: u64,
     /// Number of reads whose first block had another generation than in the previous read.
     pub changes: u64,
 }
 
-impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
+impl<D: Device, P: FnMut(Option<Instant>) -> Instant> TestQueue<'_, D, P> {
     /// Writes the same blocks again and again, each time with a new generation. Sets `is_over`
     /// after `rounds` writes, or on a panic.
     pub fn write_generations(&mut self, rounds: u64, is_over: &AtomicBool) {
-        let _over = Over(is_over);
+        let _over = EndFlagGuard(is_over);
         let mut begun = 0;
         let write = Command::Write { range: RANGE, fua: false };
         self.keep_busy(
@@ -53,8 +53,8 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
     }
 
     /// Reads the blocks until the writer has set `is_over`; returns the reader's counts.
-    pub fn read_generations(&mut self, is_over: &AtomicBool) -> Seen {
-        let (mut seen, mut last) = (Seen::default(), 0);
+    pub fn read_generations(&mut self, is_over: &AtomicBool) -> ReaderCounts {
+        let (mut seen, mut last) = (ReaderCounts::default(), 0);
         self.keep_busy(
             Command::Read(RANGE),
             |_| !is_over.load(Ordering::Acquire),
@@ -108,9 +108,9 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
 }
 
 /// Sets the flag when dropped, so that no reader waits for a writer that has panicked.
-struct Over<'a>(&'a AtomicBool);
+struct EndFlagGuard<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for EndFlagGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }

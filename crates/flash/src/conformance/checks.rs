@@ -9,7 +9,7 @@ use contract::{
 
 use super::bench::{BLOCKS, Bench};
 use super::rig::{Rig, page_range};
-use crate::Chance;
+use crate::Rng;
 
 type Check<B> = fn(&mut Rig<'_, B>);
 
@@ -146,7 +146,7 @@ fn readers_of_a_shared_block<B: Bench>(rig: &mut Rig<'_, B>) {
     }
 }
 
-fn random_range(chance: &mut Chance, first: u64, end: u64) -> Range {
+fn random_range(chance: &mut Rng, first: u64, end: u64) -> Range {
     let longest = match chance.within(0..=7) {
         0 => u64::from(LARGEST),
         1 | 2 => 64,
@@ -156,7 +156,7 @@ fn random_range(chance: &mut Chance, first: u64, end: u64) -> Range {
     Range::new(chance.within(first..=end - blocks), blocks as u32)
 }
 
-fn random_command(chance: &mut Chance, range: Range) -> Command {
+fn random_command(chance: &mut Rng, range: Range) -> Command {
     let fua = chance.happens(0.1);
     match chance.within(0..=9) {
         0 => Command::Discard(range),
@@ -167,7 +167,7 @@ fn random_command(chance: &mut Chance, range: Range) -> Command {
 }
 
 fn random_commands<B: Bench>(rig: &mut Rig<'_, B>) {
-    let mut chance = Chance::new(11);
+    let mut chance = Rng::new(11);
     for mark in 1..400 {
         let range = random_range(&mut chance, 0, 4096);
         let queue = (chance.number() % 2) as usize;
@@ -181,7 +181,7 @@ fn random_commands<B: Bench>(rig: &mut Rig<'_, B>) {
 }
 
 fn random_disjoint_commands_at_once<B: Bench>(rig: &mut Rig<'_, B>) {
-    let mut chance = Chance::new(12);
+    let mut chance = Rng::new(12);
     for round in 1..40 {
         let width = chance.within(3..=61);
         let slots: Vec<Slot> = (0..24)

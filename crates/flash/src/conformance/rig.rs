@@ -38,11 +38,11 @@ struct Flight {
     /// The mark that the blocks hold once a write has succeeded. It has no effect for commands that
     /// write no data.
     mark: Option<u64>,
-    outcome: Option<Outcome>,
+    outcome: Option<RequestResult>,
 }
 
 /// The end of a request: its status, and the data of a read.
-pub(super) struct Outcome {
+pub(super) struct RequestResult {
     pub(super) status: Status,
     pub(super) data: Vec<u8>,
 }
@@ -181,11 +181,11 @@ impl<'a, B: Bench> Rig<'a, B> {
             }
             self.bench.pool().give(buf);
         }
-        flight.outcome = Some(Outcome { status, data });
+        flight.outcome = Some(RequestResult { status, data });
     }
 
     /// Waits for a request and returns its outcome. Applies a successful write to the model.
-    pub(super) fn wait(&mut self, slot: Slot) -> Outcome {
+    pub(super) fn wait(&mut self, slot: Slot) -> RequestResult {
         let mut turns = 0;
         while self.flights.get(slot).outcome.is_none() {
             let command = self.flights.get(slot).command;

@@ -124,7 +124,7 @@ impl Device for Violator {
 /// Returns the suite's complaint about a device that breaks the contract in this way; `None` if the
 /// suite does not notice.
 fn complaint(violation: Violation) -> Option<String> {
-    let mut heap = Heap::new(|blocks| {
+    let mut heap = HeapBench::new(|blocks| {
         let volume = MemVolume::new(blocks);
         [0, 1].map(|_| {
             let inner = volume.open_queue_of(64);

@@ -15,19 +15,19 @@ use core::time::Duration;
 
 use contract::{Buf, Command, Completion, Device, Instant, Range, Slot, Status, Submission};
 
-use super::Exclusive;
+use super::ExclusiveQueue;
 use super::op;
 use crate::locks::{Claim, Mode};
 
 /// Counters of small writes, for another thread. Only what has changed a page counts: a comparison
 /// that failed costs no write, and what the device refused is not written.
 #[derive(Debug, Default)]
-pub struct Absorption {
+pub struct SmallWriteCounters {
     writes: AtomicU64,
     pages: AtomicU64,
 }
 
-impl Absorption {
+impl SmallWriteCounters {
     /// Returns the number of small writes that pages were written with.
     pub fn writes(&self) -> u64 {
         self.writes.load(Relaxed)
@@ -47,7 +47,7 @@ pub(super) struct Frames {
     spare: Vec<Buf>,
     /// The time for which a frame waits for more plain writes.
     linger: Duration,
-    absorption: Arc<Absorption>,
+    absorption: Arc<SmallWriteCounters>,
     /// The fault that a test has put in.
     pub(super) sabotage: Option<Sabotage>,
 }
@@ -79,7 +79,7 @@ enum State {
 
 /// Small writes in the order of their arrival, linked through their requests.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct WriteChain {
     first: Slot,
     last: Slot,
 }
@@ -94,9 +94,9 @@ struct Frame {
     /// The page's data; `None` while the device has the buffer.
     buf: Option<Buf>,
     /// The writes that the next or present write of the page carries out.
-    line: Line,
+    line: WriteChain,
     /// The writes that came while the page was being written.
-    next: Option<Line>,
+    next: Option<WriteChain>,
     due: Instant,
 }
 
@@ -106,7 +106,11 @@ impl Frames {
         Frames::new(Vec::new(), Duration::ZERO, Arc::default())
     }
 
-    pub(super) fn new(spare: Vec<Buf>, linger: Duration, absorption: Arc<Absorption>) -> Frames {
+    pub(super) fn new(
+        spare: Vec<Buf>,
+        linger: Duration,
+        absorption: Arc<SmallWriteCounters>,
+    ) -> Frames {
         Frames {
             resident: Vec::with_capacity(spare.len()),
             spare,
@@ -137,8 +141,8 @@ impl Frames {
         self.resident.iter().filter(is_idle).count()
     }
 
-    /// Returns the time at which a frame has waited long enough; `retry` is the time of the next try
-    /// for those that wait for a stripe.
+    /// Returns the time at which a frame has waited long enough; `retry` is the time of the next
+    /// try for those that wait for a stripe.
     pub(super) fn wake_at(&self, retry: Instant) -> Option<Instant> {
         let wake = |frame: &Frame| match frame.state {
             State::Claiming | State::Granted => Some(retry),
@@ -158,7 +162,7 @@ impl Frames {
     }
 }
 
-impl<D: Device> Exclusive<D> {
+impl<D: Device> ExclusiveQueue<D> {
     /// Carries small writes out in frames, one for each of the buffers, which hold a granule each.
     /// A frame waits `linger` for more plain writes, unless a request waits; a write that must be
     /// durable and a compare-and-write end the wait.
@@ -167,14 +171,14 @@ impl<D: Device> Exclusive<D> {
         self,
         bufs: Vec<Buf>,
         linger: Duration,
-        absorption: Arc<Absorption>,
+        absorption: Arc<SmallWriteCounters>,
     ) -> Self {
         let granule = Range::new(0, self.granule as u32);
         assert!(
             bufs.iter().all(|buf| buf.capacity() >= granule.bytes()),
             "a frame holds a granule"
         );
-        Exclusive { frames: Frames::new(bufs, linger, absorption), ..self }
+        ExclusiveQueue { frames: Frames::new(bufs, linger, absorption), ..self }
     }
 
     /// Adds a small write to the frame of its page, which is opened if need be; returns `false` if
@@ -202,7 +206,7 @@ impl<D: Device> Exclusive<D> {
         if others_wait {
             return false;
         }
-        let line = frame.next.get_or_insert(Line { first: slot, last: slot });
+        let line = frame.next.get_or_insert(WriteChain { first: slot, last: slot });
         let last = core::mem::replace(&mut line.last, slot);
         frame.due = if last == slot { due } else { frame.due.min(due) };
         if last != slot {
@@ -222,7 +226,7 @@ impl<D: Device> Exclusive<D> {
             true => State::Granted,
             false => State::Claiming,
         };
-        let line = Line { first: slot, last: slot };
+        let line = WriteChain { first: slot, last: slot };
         let (buf, next) = (Some(buf), None);
         self.frames.resident.push(Frame { page, claim, state, buf, line, next, due });
         true

@@ -1,4 +1,4 @@
-//! A request from its submission to [`Exclusive`](super::Exclusive) until its completion.
+//! A request from its submission to [`ExclusiveQueue`](super::ExclusiveQueue) until its completion.
 
 use contract::{
     BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, REQUEST_BYTES_MAX, Range, Slot, Status,
@@ -45,7 +45,7 @@ impl Op {
         slot: Slot,
         command: Command,
         buf: Option<Buf>,
-        Grain { granule, blocks, reads_max }: Grain,
+        RequestSizes { granule, blocks, reads_max }: RequestSizes,
         locks: &RangeLocks,
     ) -> Self {
         let claim = match (command, command.range()) {
@@ -153,7 +153,7 @@ impl Op {
 
 /// The sizes, in blocks, by which a device takes requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grain {
+pub(super) struct RequestSizes {
     /// Blocks of a granule.
     pub(super) granule: u64,
     /// Blocks of the device.
@@ -195,7 +195,7 @@ fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
 
 /// Returns `true` if the command locks its range exclusively, so that no other request runs in the
 /// range.
-pub(super) fn is_alone(command: Command, grain: Grain, locks: &RangeLocks) -> bool {
+pub(super) fn is_alone(command: Command, grain: RequestSizes, locks: &RangeLocks) -> bool {
     let mode = |range| mode(command, range, (grain.granule, grain.reads_max), locks.plain_writes);
     command.range().is_some_and(|range| mode(range) == Mode::Alone)
 }

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::vec;
 
 use super::*;
-use crate::conformance::{self, Heap, leak_buf};
-use crate::{Chance, MemQueue, MemVolume};
+use crate::conformance::{self, HeapBench, leak_buf};
+use crate::{MemQueue, MemVolume, Rng};
 use contract::Range;
 
 /// A device that carries out requests piece by piece, in a random order. The device accepts whole
@@ -20,7 +20,7 @@ struct Shredder {
     piece: usize,
     /// Requests, each with the number of its pieces that are done.
     entries: Vec<(Submission, u32)>,
-    chance: Chance,
+    chance: Rng,
     /// The chance that a request fails before its next piece.
     failing: f64,
 }
@@ -34,7 +34,7 @@ impl Shredder {
             granule,
             piece: BLOCK_BYTES,
             entries: Vec::new(),
-            chance: Chance::new(seed + place as u64),
+            chance: Rng::new(seed + place as u64),
             failing: 0.0,
         };
         core::array::from_fn(queue)
@@ -119,15 +119,15 @@ impl Device for Shredder {
 }
 
 fn scratch(count: usize, granularity_bytes: usize) -> Vec<Buf> {
-    let bytes = Exclusive::<MemQueue>::scratch_bytes(granularity_bytes);
+    let bytes = ExclusiveQueue::<MemQueue>::scratch_bytes(granularity_bytes);
     (0..count).map(|place| leak_buf(bytes, 9000 + place as u32)).collect()
 }
 
 #[test]
 fn conforms_around_memory() {
-    conformance::run(&mut Heap::new(|blocks| {
+    conformance::run(&mut HeapBench::new(|blocks| {
         let (volume, locks) = (MemVolume::new(blocks), Arc::new(RangeLocks::new()));
-        let queue = || Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+        let queue = || ExclusiveQueue::new(volume.open_queue(), locks.clone(), scratch(1, 512));
         [queue(), queue()]
     }));
 }
@@ -136,11 +136,11 @@ fn conforms_around_memory() {
 fn conforms_around_a_device_that_tears_and_takes_whole_granules() {
     for (seed, granularity) in [(1, 512), (2, 4096), (3, 1 << 14)] {
         let granule = granularity as u64 / 512;
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let locks = Arc::new(RangeLocks::new());
             Shredder::queues::<2>(blocks, granule, seed).map(|inner| {
                 let scratch = scratch(2, granularity);
-                Exclusive::with_granularity(inner, locks.clone(), scratch, granularity)
+                ExclusiveQueue::with_granularity(inner, locks.clone(), scratch, granularity)
             })
         }));
     }
@@ -149,11 +149,16 @@ fn conforms_around_a_device_that_tears_and_takes_whole_granules() {
 #[test]
 fn conforms_around_a_device_that_tears_blocks() {
     for (seed, granularity) in [(4, 512), (5, 1 << 14)] {
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let locks = Arc::new(RangeLocks::for_tearing(granularity));
             Shredder::queues::<2>(blocks, granularity as u64 / 512, seed).map(|inner| {
                 let scratch = scratch(2, granularity);
-                Exclusive::with_granularity(inner.tearing(), locks.clone(), scratch, granularity)
+                ExclusiveQueue::with_granularity(
+                    inner.tearing(),
+                    locks.clone(),
+                    scratch,
+                    granularity,
+                )
             })
         }));
     }
@@ -164,8 +169,8 @@ fn torn_blocks(locks: RangeLocks, seed: u64) -> usize {
     const BLOCKS: u64 = 40;
     let locks = Arc::new(locks);
     let mut queues = Shredder::queues::<2>(BLOCKS, 1, seed)
-        .map(|inner| Exclusive::new(inner.tearing(), locks.clone(), scratch(1, 512)));
-    let mut chance = Chance::new(seed);
+        .map(|inner| ExclusiveQueue::new(inner.tearing(), locks.clone(), scratch(1, 512)));
+    let mut chance = Rng::new(seed);
     let mut slots = SlotTable::new(32);
     let mut bufs: Vec<Buf> = (0..16).map(|place| leak_buf(8192, place)).collect();
     let (mut generation, mut torn, mut turns) = (0, 0, 0);
@@ -218,7 +223,7 @@ const GROUP: u32 = 6;
 const GROUPS: u64 = 5;
 
 struct Client {
-    device: Exclusive<Shredder>,
+    device: ExclusiveQueue<Shredder>,
     slots: SlotTable<Command>,
     bufs: Vec<Buf>,
     /// The value that the last read saw in each group.
@@ -229,7 +234,7 @@ struct Client {
 
 impl Client {
     /// Reads a group, or raises its counter by one with a compare-and-write.
-    fn act(&mut self, chance: &mut Chance) {
+    fn act(&mut self, chance: &mut Rng) {
         if self.device.room() == 0 {
             return;
         }
@@ -298,7 +303,7 @@ fn counters_survive_any_interleaving() {
         let mut clients = inner.map(|inner| Client {
             device: {
                 let scratch = scratch(1, granularity);
-                Exclusive::with_granularity(inner, locks.clone(), scratch, granularity)
+                ExclusiveQueue::with_granularity(inner, locks.clone(), scratch, granularity)
             },
             slots: SlotTable::new(16),
             bufs: (0..4).map(|place| leak_buf(8192, place)).collect(),
@@ -306,7 +311,7 @@ fn counters_survive_any_interleaving() {
             swaps: [0; GROUPS as usize],
             lost: 0,
         });
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         for _ in 0..1500 {
             let client = &mut clients[chance.within(0..=2) as usize];
             if chance.happens(0.6) {
@@ -339,9 +344,9 @@ fn a_lone_request_is_not_starved_by_readers() {
     let locks = Arc::new(RangeLocks::new());
     let volume = MemVolume::new(64);
     let mut queues =
-        [0, 1].map(|_| Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512)));
+        [0, 1].map(|_| ExclusiveQueue::new(volume.open_queue(), locks.clone(), scratch(1, 512)));
     let mut slots = SlotTable::new(8);
-    let mut read = |queue: &mut Exclusive<MemQueue>| {
+    let mut read = |queue: &mut ExclusiveQueue<MemQueue>| {
         let slot = slots.insert(()).unwrap();
         let command = Command::Read(Range::new(0, 1));
         let buf = Some(leak_buf(512, 0));
@@ -380,7 +385,7 @@ fn a_lone_request_is_not_starved_by_readers() {
 fn without_scratch_there_is_no_compare() {
     let locks = Arc::new(RangeLocks::new());
     let inner = MemVolume::new(64).open_queue();
-    let mut device = Exclusive::new(inner, locks.clone(), Vec::new());
+    let mut device = ExclusiveQueue::new(inner, locks.clone(), Vec::new());
     let slot = SlotTable::new(1).insert(()).unwrap();
     let command = Command::CompareAndWrite(Range::new(0, 1));
     device.submit(Instant::ZERO, Submission { slot, command, buf: Some(leak_buf(1024, 3)) });
@@ -396,7 +401,7 @@ fn threads_count_together() {
     let volume = MemVolume::new(4096);
     let locks = Arc::new(RangeLocks::new());
     let range = Range::new(2044, 8);
-    let count = |queue: &mut Exclusive<MemQueue>, rounds: u32| {
+    let count = |queue: &mut ExclusiveQueue<MemQueue>, rounds: u32| {
         let mut slots: SlotTable<()> = SlotTable::new(4);
         let mut buf = Some(leak_buf(8192, 0));
         let mut run = |command: Command, fill_with: Option<(u64, u64)>| {
@@ -428,7 +433,8 @@ fn threads_count_together() {
     };
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            let mut queue = Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+            let mut queue =
+                ExclusiveQueue::new(volume.open_queue(), locks.clone(), scratch(1, 512));
             scope.spawn(move || count(&mut queue, 500));
         }
     });
@@ -440,21 +446,21 @@ fn threads_count_together() {
 /// Tests that a real thread reads whole blocks while another thread writes them.
 #[test]
 fn threads_see_whole_blocks() {
-    use crate::conformance::Side;
+    use crate::conformance::TestQueue;
     use std::sync::atomic::AtomicBool;
     let volume = MemVolume::new(4096);
     let locks = Arc::new(RangeLocks::new());
     let is_over = AtomicBool::new(false);
-    let on_a_thread = |act: &mut dyn FnMut(&mut Side<'_, Exclusive<MemQueue>, _>)| {
-        let queue = Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+    let on_a_thread = |act: &mut dyn FnMut(&mut TestQueue<'_, ExclusiveQueue<MemQueue>, _>)| {
+        let queue = ExclusiveQueue::new(volume.open_queue(), locks.clone(), scratch(1, 512));
         let mut pool = contract::BufPool::new((0..8).map(|n| leak_buf(64 << 10, n)));
         let pass = |_| {
             std::thread::yield_now();
             Instant::ZERO
         };
-        act(&mut Side { queue, pool: &mut pool, pass });
+        act(&mut TestQueue { queue, pool: &mut pool, pass });
     };
-    let mut seen = conformance::Seen::default();
+    let mut seen = conformance::ReaderCounts::default();
     std::thread::scope(|scope| {
         scope.spawn(|| on_a_thread(&mut |side| side.write_generations(2000, &is_over)));
         on_a_thread(&mut |side| seen = side.read_generations(&is_over));

@@ -5,16 +5,20 @@ use alloc::vec;
 
 /// The discarded pages of a device: a bit per page.
 #[derive(Debug)]
-pub(super) struct Blank {
+pub(super) struct DiscardedPages {
     bits: Box<[u64]>,
     count: u64,
     pages: u64,
 }
 
-impl Blank {
+impl DiscardedPages {
     /// Returns the set of discarded pages for a device of `pages` pages; the set is empty.
     pub(super) fn new(pages: u64) -> Self {
-        Blank { bits: vec![0; pages.div_ceil(64) as usize].into_boxed_slice(), count: 0, pages }
+        DiscardedPages {
+            bits: vec![0; pages.div_ceil(64) as usize].into_boxed_slice(),
+            count: 0,
+            pages,
+        }
     }
 
     /// Returns `true` if the page holds no data.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// A write that waits for room in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocked {
+pub(super) struct BlockedWrite {
     /// Time at which the controller has processed the write, in ns.
     pub(super) at: u64,
     pub(super) pages: u32,
@@ -24,7 +24,7 @@ pub(super) struct WriteBuffer {
     /// Pages in the buffer that were not handed to a die yet.
     open: usize,
     last_write: u64,
-    blocked: VecDeque<Blocked>,
+    blocked: VecDeque<BlockedWrite>,
     /// Blocked writes that were admitted: the time of acknowledgement in ns and the ticket, by
     /// owner.
     admitted: Vec<Vec<(u64, u32)>>,
@@ -50,7 +50,7 @@ impl WriteBuffer {
     }
 
     /// Offers a write at `now`. Returns `false` if the write is blocked, behind earlier ones.
-    pub(super) fn offer(&mut self, now: u64, write: Blocked) -> bool {
+    pub(super) fn offer(&mut self, now: u64, write: BlockedWrite) -> bool {
         self.last_write = now;
         let fits = self.blocked.is_empty() && self.has_room(write);
         if !fits {
@@ -59,7 +59,7 @@ impl WriteBuffer {
         fits
     }
 
-    fn has_room(&self, write: Blocked) -> bool {
+    fn has_room(&self, write: BlockedWrite) -> bool {
         self.held + write.pages as usize <= self.capacity
     }
 
@@ -82,7 +82,7 @@ impl WriteBuffer {
     }
 
     /// Removes and returns the first blocked write, if the write buffer has room for it.
-    pub(super) fn unblock(&mut self) -> Option<Blocked> {
+    pub(super) fn unblock(&mut self) -> Option<BlockedWrite> {
         let first = *self.blocked.front()?;
         if !self.has_room(first) {
             return None;

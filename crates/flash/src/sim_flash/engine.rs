@@ -4,13 +4,13 @@ use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
-use super::blank::Blank;
-use super::buffer::{Blocked, WriteBuffer};
+use super::blank::DiscardedPages;
+use super::buffer::{BlockedWrite, WriteBuffer};
 use super::channel::Channel;
 use super::die::Die;
 use super::garbage::Garbage;
 use super::model::Model;
-use crate::Chance;
+use crate::Rng;
 
 /// Counters of a device since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Engine {
     model: Model,
     age: f64,
     garbage: Garbage,
-    chance: Chance,
+    chance: Rng,
     hash_key: u64,
     now: u64,
     /// Time at which the controller will be free.
@@ -64,7 +64,7 @@ pub(super) struct Engine {
     timers: BinaryHeap<Reverse<Timer>>,
     timer_sequence: u64,
     buffer: WriteBuffer,
-    blank: Blank,
+    blank: DiscardedPages,
     counters: Counters,
 }
 
@@ -72,7 +72,7 @@ impl Engine {
     pub(super) fn new(model: Model, pages: u64, age: f64, seed: u64) -> Self {
         let largest = REQUEST_PAGES_MAX + model.program_pages;
         assert!(model.buffer.pages >= largest, "the buffer must hold the largest request");
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let programs_max = model.buffer.pages / model.program_pages + 1;
         let block_pages = (model.block_programs * model.program_pages) as f64;
         let dies = (0..model.dies)
@@ -92,7 +92,7 @@ impl Engine {
             timers: BinaryHeap::with_capacity(model.dies + 8 * programs_max),
             timer_sequence: 0,
             buffer: WriteBuffer::new(model.buffer.pages),
-            blank: Blank::new(pages),
+            blank: DiscardedPages::new(pages),
             counters: Counters::default(),
             model,
         }
@@ -134,7 +134,7 @@ impl Engine {
             self.blank.mark(page, false);
         }
         let (at, pages) = (self.controller_free, count as u32);
-        if !self.buffer.offer(self.now, Blocked { at, pages, owner, ticket }) {
+        if !self.buffer.offer(self.now, BlockedWrite { at, pages, owner, ticket }) {
             self.counters.writes_blocked += 1;
             return None;
         }
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     fn let_in(&mut self) {
-        while let Some(Blocked { at, pages, owner, ticket }) = self.buffer.unblock() {
+        while let Some(BlockedWrite { at, pages, owner, ticket }) = self.buffer.unblock() {
             let done = self.admit(at.max(self.now), pages);
             self.buffer.acknowledge(owner, done, ticket);
         }
@@ -334,7 +334,7 @@ impl Engine {
 }
 
 /// Returns a number in [0, 1).
-pub(super) fn unit(chance: &mut Chance) -> f64 {
+pub(super) fn unit(chance: &mut Rng) -> f64 {
     (chance.number() >> 11) as f64 / (1_u64 << 53) as f64
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::engine::{Engine, unit};
 use super::model::Model;
-use crate::Chance;
+use crate::Rng;
 
 /// An offered load: requests of equal size at random addresses and random times (Poisson).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Load {
 
 /// The measured outcome of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SweepResult {
     /// Mean latency of reads in microseconds.
     pub read_mean_us: f64,
     /// 95th percentile of the latency of reads in microseconds.
@@ -42,10 +42,10 @@ pub struct Outcome {
 const DEVICE_PAGES: u64 = 1 << 24;
 
 /// Offers a load to a fresh device of this model and age.
-pub fn offer(model: &Model, age: f64, load: Load) -> Outcome {
+pub fn offer(model: &Model, age: f64, load: Load) -> SweepResult {
     let mut engine = Engine::new(model.clone(), DEVICE_PAGES, age, load.seed);
     let owner = engine.add_owner(load.requests);
-    let mut chance = Chance::new(load.seed ^ 0x5eed);
+    let mut chance = Rng::new(load.seed ^ 0x5eed);
     let mean_ns = 1e9 / load.iops;
     let mut clock = 0.0;
     let mut arrived = alloc::vec![0_u64; load.requests];
@@ -79,7 +79,7 @@ pub fn offer(model: &Model, age: f64, load: Load) -> Outcome {
     let (read_mean_us, read_p95_us) = summary(&mut reads);
     let (write_mean_us, write_p95_us) = summary(&mut writes);
     let iops = load.requests as f64 * 1e9 / last as f64;
-    Outcome { read_mean_us, read_p95_us, write_mean_us, write_p95_us, iops }
+    SweepResult { read_mean_us, read_p95_us, write_mean_us, write_p95_us, iops }
 }
 
 fn summary(latencies: &mut [u64]) -> (f64, f64) {

@@ -100,7 +100,7 @@ pub struct SimQueue {
     /// Submissions that the device works on, by place.
     places: Vec<Option<Submission>>,
     free: Vec<u32>,
-    due: BinaryHeap<Reverse<Due>>,
+    due: BinaryHeap<Reverse<DueCompletion>>,
     /// Number of requests that ever became due, which breaks ties.
     sequence: u64,
     /// Writes that wait for room in the device's buffer.
@@ -109,7 +109,7 @@ pub struct SimQueue {
 
 /// The completion time of the request in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
+struct DueCompletion {
     at: u64,
     sequence: u64,
     place: u32,
@@ -120,7 +120,7 @@ impl SimQueue {
     pub const DEPTH: usize = 1024;
 
     fn push_due(&mut self, at: u64, place: u32) {
-        self.due.push(Reverse(Due { at, sequence: self.sequence, place }));
+        self.due.push(Reverse(DueCompletion { at, sequence: self.sequence, place }));
         self.sequence += 1;
     }
 
@@ -209,7 +209,7 @@ impl Device for SimQueue {
             });
         }
         while self.due.peek().is_some_and(|Reverse(due)| due.at <= now) {
-            let Reverse(Due { place, .. }) = self.due.pop().expect("it was just seen");
+            let Reverse(DueCompletion { place, .. }) = self.due.pop().expect("it was just seen");
             let submission = self.places[place as usize].take();
             let Submission { slot, command, mut buf } = submission.expect("what is due is there");
             self.free.push(place);
@@ -244,13 +244,13 @@ impl Device for SimQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{self, Heap, leak_buf};
+    use crate::conformance::{self, HeapBench, leak_buf};
     use crate::sim_flash::BufferModel;
     use contract::{Slot, SlotTable};
 
     #[test]
     fn conforms() {
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = SimVolume::new(Model::A, blocks, 1.0, 1);
             [volume.open_queue(), volume.open_queue()]
         }));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn conforms_without_data() {
-        let mut bench = Heap::new(|blocks| {
+        let mut bench = HeapBench::new(|blocks| {
             let volume = SimVolume::forgetful(Model::B, blocks, 2.0, 1);
             [volume.open_queue(), volume.open_queue()]
         });
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn conforms_with_a_buffer_that_is_always_full() {
         let model = Model { buffer: BufferModel { pages: 272, ..Model::A.buffer }, ..Model::A };
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let volume = SimVolume::new(model.clone(), blocks, 1.0, 1);
             [volume.open_queue_of(64), volume.open_queue_of(64)]
         }));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use nearflash_flash::sim_flash::Preset;
-use nearflash_flash::sim_flash::sweep::{Load, Outcome, iops_at, offer};
+use nearflash_flash::sim_flash::sweep::{Load, SweepResult, iops_at, offer};
 
 /// The intended rates of a device: A and the cloud device as published. For B and C only the write
 /// cost is published; the rest is chosen.
@@ -38,7 +38,7 @@ impl Target {
         reads + self.write_cost * (1.0 - reads)
     }
 
-    fn at(&self, iops: f64, reads: f64, requests: usize) -> Outcome {
+    fn at(&self, iops: f64, reads: f64, requests: usize) -> SweepResult {
         offer(&self.preset.model(), 1.0, load(iops, reads, requests))
     }
 

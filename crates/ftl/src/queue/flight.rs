@@ -10,7 +10,7 @@ use crate::layout::PAGE_BYTES;
 
 /// The next step of a request at the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RequestStep {
     /// Reads a piece: some of the request's pages.
     Read,
     /// Writes a piece: some of the request's pages.
@@ -28,16 +28,16 @@ pub(super) enum Step {
     Flush,
 }
 
-impl Step {
+impl RequestStep {
     /// Returns `true` for steps that wait in line with writes.
     pub(super) fn is_write(self) -> bool {
-        matches!(self, Step::Write { .. } | Step::Commit | Step::Discard)
+        matches!(self, RequestStep::Write { .. } | RequestStep::Commit | RequestStep::Discard)
     }
 }
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct RequestInFlight {
     /// The slot that identifies the request to the caller that submitted it.
     pub(super) slot: Slot,
     command: Command,
@@ -52,11 +52,11 @@ pub(super) struct Flight {
     pub(super) status: Status,
 }
 
-impl Flight {
-    pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>) -> Flight {
+impl RequestInFlight {
+    pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>) -> RequestInFlight {
         let listed = if let Command::Commit { pages } = command { pages.into() } else { 0 };
         let (page, pages) = command.range().map_or((0, listed), whole_pages);
-        Flight { slot, command, buf, page, pages, done: 0, status: Status::Ok }
+        RequestInFlight { slot, command, buf, page, pages, done: 0, status: Status::Ok }
     }
 
     fn left(&self) -> u32 {
@@ -74,14 +74,16 @@ impl Flight {
         (self.page + self.done, self.left().min(most))
     }
 
-    pub(super) fn step(&self) -> Step {
+    pub(super) fn step(&self) -> RequestStep {
         match self.command {
-            Command::Read(_) => Step::Read,
-            Command::Write { fua, .. } => Step::Write { fua, atomic: false },
-            Command::WriteAtomic(_) => Step::Write { fua: true, atomic: true },
-            Command::Commit { .. } => Step::Commit,
-            Command::Discard(_) | Command::WriteZeroes { .. } if self.left() > 0 => Step::Discard,
-            Command::WriteZeroes { .. } | Command::Flush => Step::Flush,
+            Command::Read(_) => RequestStep::Read,
+            Command::Write { fua, .. } => RequestStep::Write { fua, atomic: false },
+            Command::WriteAtomic(_) => RequestStep::Write { fua: true, atomic: true },
+            Command::Commit { .. } => RequestStep::Commit,
+            Command::Discard(_) | Command::WriteZeroes { .. } if self.left() > 0 => {
+                RequestStep::Discard
+            }
+            Command::WriteZeroes { .. } | Command::Flush => RequestStep::Flush,
             other => unreachable!("{other:?} does not come this far"),
         }
     }
@@ -97,7 +99,7 @@ impl Flight {
         let step = self.step();
         self.done += self.piece(most).1;
         let forced = matches!(self.command, Command::WriteZeroes { fua: true, .. });
-        let goes_on = self.left() > 0 || (forced && step == Step::Discard);
+        let goes_on = self.left() > 0 || (forced && step == RequestStep::Discard);
         status.is_ok() && goes_on
     }
 

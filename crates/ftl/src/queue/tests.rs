@@ -8,13 +8,13 @@ use core::cell::RefCell;
 use super::*;
 use crate::command::Settings;
 use crate::geometry::Shape;
-use crate::hand_over::Awaited;
+use crate::hand_over::AwaitedVolume;
 use crate::media::{DeviceMedia, close};
 use crate::open::{Media, create, open};
 use crate::policy::Policy;
-use crate::table::{Lent, Memory};
-use flash::conformance::{self, Heap, leak_buf};
-use flash::{Exclusive, MemQueue, MemVolume, RangeLocks};
+use crate::table::{LentMemory, MapMemory};
+use flash::conformance::{self, HeapBench, leak_buf};
+use flash::{ExclusiveQueue, MemQueue, MemVolume, RangeLocks};
 
 const POLICY: Policy = Policy::HEAT3;
 
@@ -39,23 +39,23 @@ fn pool(geometry: &Geometry) -> BufPool {
 }
 
 /// A member in memory with a volume, which can be opened again and again.
-struct Bed {
+struct VolumeFixture {
     memory: MemVolume,
 }
 
-impl Bed {
-    fn new(pages: u32) -> Bed {
+impl VolumeFixture {
+    fn new(pages: u32) -> VolumeFixture {
         let (shape, member) = shape_of(pages);
-        let bed = Bed { memory: MemVolume::new(member * PAGE_BLOCKS) };
+        let bed = VolumeFixture { memory: MemVolume::new(member * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).expect("the member is empty");
         bed
     }
 
     /// Creates a thin volume of `pages` pages on a member of `member` pages.
-    fn thin(pages: u64, member: u64) -> Bed {
+    fn thin(pages: u64, member: u64) -> VolumeFixture {
         let virtual_pages = Some(pages);
         let shape = Shape { virtual_pages, ..shape_of(4096).0 };
-        let bed = Bed { memory: MemVolume::new(member * PAGE_BLOCKS) };
+        let bed = VolumeFixture { memory: MemVolume::new(member * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).expect("the member is empty");
         bed
     }
@@ -134,37 +134,37 @@ impl<D: Device> Device for SharedQueue<D> {
     }
 }
 
-fn exclusive<D: Device>(queue: D) -> Exclusive<D> {
-    let bytes = Exclusive::<D>::scratch_bytes(PAGE_BYTES);
+fn exclusive<D: Device>(queue: D) -> ExclusiveQueue<D> {
+    let bytes = ExclusiveQueue::<D>::scratch_bytes(PAGE_BYTES);
     let scratch = (0..4).map(|index| leak_buf(bytes, index)).collect();
-    Exclusive::with_granularity(queue, RangeLocks::new().into(), scratch, PAGE_BYTES)
+    ExclusiveQueue::with_granularity(queue, RangeLocks::new().into(), scratch, PAGE_BYTES)
 }
 
 /// Runs the conformance suite on two users of the volume in a bed, whose member takes `depth`
 /// commands at a time.
-fn conforms(bed: impl Fn(u64) -> Bed, depth: usize) {
+fn conforms(bed: impl Fn(u64) -> VolumeFixture, depth: usize) {
     let open = |blocks| shared_queues(exclusive(bed(blocks / PAGE_BLOCKS).queue(depth)));
-    conformance::run(&mut Heap::new(open));
+    conformance::run(&mut HeapBench::new(open));
 }
 
 #[test]
 fn a_volume_over_memory_conforms() {
-    conforms(|pages| Bed::new(pages as u32), 64);
+    conforms(|pages| VolumeFixture::new(pages as u32), 64);
 }
 
 #[test]
 fn a_volume_over_a_member_with_little_room_conforms() {
-    conforms(|pages| Bed::new(pages as u32), 2);
+    conforms(|pages| VolumeFixture::new(pages as u32), 2);
 }
 
 #[test]
 fn a_thin_volume_over_memory_conforms() {
-    conforms(|pages| Bed::thin(pages, 2 * pages), 64);
+    conforms(|pages| VolumeFixture::thin(pages, 2 * pages), 64);
 }
 
 #[test]
 fn a_full_thin_device_refuses_new_pages_and_goes_on() {
-    let bed = Bed::thin(1 << 20, 6144);
+    let bed = VolumeFixture::thin(1 << 20, 6144);
     let mut queue = bed.queue(64);
     let capacity = u64::from(queue.volume.geometry().capacity);
     let range = |page: u64, pages: u32| Range::new(page * PAGE_BLOCKS, pages * PAGE_BLOCKS as u32);
@@ -244,8 +244,8 @@ impl Device for Failing {
 #[test]
 fn a_volume_over_a_member_that_fails_some_writes_conforms() {
     let failed = Rc::new(RefCell::new(0));
-    let mut bench = Heap::new(|blocks| {
-        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
+    let mut bench = HeapBench::new(|blocks| {
+        let bed = VolumeFixture::new((blocks / PAGE_BLOCKS) as u32);
         let (volume, _) = bed.open();
         let (inner, begin) =
             (bed.memory.open_queue_of(64), volume.geometry().data_at() * PAGE_BLOCKS);
@@ -283,7 +283,7 @@ fn run<D: Device>(queue: &mut D, command: Asked, data: &[u8]) -> (Status, Vec<u8
 
 #[test]
 fn a_volume_that_was_closed_is_found_in_order_and_whole() {
-    let bed = Bed::new(4096);
+    let bed = VolumeFixture::new(4096);
     let page = |mark: u8| vec![mark; PAGE_BYTES];
     let range = |page: u64| Range::new(page * PAGE_BLOCKS, PAGE_BLOCKS as u32);
     let write = |at: u64| Asked::Write { range: range(at), fua: false };
@@ -308,7 +308,7 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
     assert!(described.clean && described.geometry.pages == 4096);
     let mut untouched = bed.media();
     let (volume, opened) =
-        open(&mut crate::Untouched(&mut untouched), Settings::new(POLICY)).unwrap();
+        open(&mut crate::ReadOnlyMedia(&mut untouched), Settings::new(POLICY)).unwrap();
     assert!(opened.clean);
     let place = volume.geometry().locate(volume.store.map.place(9)).1;
     let mut damaged = page(9);
@@ -321,18 +321,18 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
 
 /// Hands the volume of a queue without requests over to a new queue, and returns it. Fails unless
 /// the volume comes to rest by itself once its member has ended everything.
-fn succeed(bed: &Bed, mut queue: Queue<MemQueue>, settings: Settings) -> Queue<MemQueue> {
+fn succeed(bed: &VolumeFixture, mut queue: Queue<MemQueue>, settings: Settings) -> Queue<MemQueue> {
     let geometry = queue.volume.geometry();
-    while queue.come_to_rest(Instant::ZERO) != Rest::Reached {
+    while queue.come_to_rest(Instant::ZERO) != RestProgress::Reached {
         assert!(queue.wake_at().is_some(), "asleep: {:?}", queue.volume.report());
     }
     let state = queue.hand_over();
     let (places, heat) = queue.volume.store.map.tables();
-    let memory = Memory {
-        places: Lent::new(places.to_vec().leak(), |_| ()),
-        heat: Lent::new(heat.to_vec().leak(), |_| ()),
+    let memory = MapMemory {
+        places: LentMemory::new(places.to_vec().leak(), |_| ()),
+        heat: LentMemory::new(heat.to_vec().leak(), |_| ()),
     };
-    let volume = Awaited::new(geometry, settings).receive(&state, memory);
+    let volume = AwaitedVolume::new(geometry, settings).receive(&state, memory);
     let volume = volume.expect("the state is the volume's");
     Queue::new(volume, vec![bed.memory.open_queue_of(64)], pool(&geometry))
 }
@@ -344,14 +344,14 @@ fn succeed(bed: &Bed, mut queue: Queue<MemQueue>, settings: Settings) -> Queue<M
 fn requests_that_come_after_a_hand_over_are_not_left_waiting() {
     for seed in 0..2 {
         let shape = Shape { spare_per_mille: 200, ..shape_of(4096).0 };
-        let bed = Bed { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
+        let bed = VolumeFixture { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let settings = Settings { discards: false, ..Settings::new(POLICY) };
         let (volume, _) = open(&mut bed.media(), settings).unwrap();
         let buffers = pool(&volume.geometry());
         let mut queue = Queue::new(volume, vec![bed.memory.open_queue_of(64)], buffers);
         let pages = queue.geometry().blocks / PAGE_BLOCKS;
-        let mut chance = flash::Chance::new(seed);
+        let mut chance = flash::Rng::new(seed);
         let mut bufs: Vec<_> = (0..32).map(|index| leak_buf(PAGE_BYTES, index)).collect();
         let (mut slots, mut done) = (SlotTable::new(32), Vec::new());
         for _ in 0..150 {
@@ -409,11 +409,11 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
             policy: POLICY,
             virtual_pages: None,
         };
-        let bed = Bed { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
+        let bed = VolumeFixture { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let mut queue = bed.queue(64);
         let pages = queue.geometry().blocks / PAGE_BLOCKS;
-        let mut chance = flash::Chance::new(seed);
+        let mut chance = flash::Rng::new(seed);
         let (mut slots, mut done, mut ended) = (SlotTable::new(32), Vec::new(), 0);
         let mut bufs: Vec<_> = (0..32).map(|index| leak_buf(PAGE_BYTES, index)).collect();
         let mut turns = 0;
@@ -464,13 +464,13 @@ fn deep_writes_leave_the_reserve_to_the_collector() {
             policy,
             virtual_pages: None,
         };
-        let bed = Bed { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
+        let bed = VolumeFixture { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();
         let pool = pool(&volume.geometry());
         let mut queue = Queue::new(volume, vec![bed.memory.open_queue()], pool);
         let pages = queue.geometry().blocks / PAGE_BLOCKS;
-        let mut chance = flash::Chance::new(1);
+        let mut chance = flash::Rng::new(1);
         let (mut slots, mut done) = (SlotTable::new(128), Vec::new());
         let mut bufs: Vec<_> = (0..128).map(|index| leak_buf(PAGE_BYTES, index)).collect();
         let (mut begun, mut ended, mut turns) = (0, 0, 0);
@@ -526,7 +526,7 @@ fn read_pages(queue: &mut Queue<MemQueue>, slot: u32, first: u64, pages: u32) {
 /// their segment is not written again. Other reads go through the volume.
 #[test]
 fn a_read_of_pages_that_lie_side_by_side_goes_to_the_member_at_once() {
-    let mut queue = Bed::new(4096).queue(64);
+    let mut queue = VolumeFixture::new(4096).queue(64);
     write_pages(&mut queue, 10, 4);
     write_pages(&mut queue, 12, 1);
     let segment = |queue: &Queue<MemQueue>, page| queue.volume.store.map.place(page) / 64;
@@ -563,13 +563,13 @@ fn a_read_of_pages_that_lie_side_by_side_goes_to_the_member_at_once() {
 }
 
 /// Fills a volume evenly, so that its free segments are few, and returns its media closed in order.
-fn filled_evenly() -> Bed {
+fn filled_evenly() -> VolumeFixture {
     let shape = Shape { spare_per_mille: 100, ..shape_of(4096).0 };
-    let bed = Bed { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
+    let bed = VolumeFixture { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
     create(&mut bed.media(), &shape).unwrap();
     let mut queue = bed.queue(64);
     let pages = queue.geometry().blocks / PAGE_BLOCKS;
-    let mut chance = flash::Chance::new(1);
+    let mut chance = flash::Rng::new(1);
     for page in 0..3 * pages {
         let page = if page < pages { page } else { chance.within(0..=pages - 1) };
         let write = Asked::Write { range: range(page, 1), fua: false };
@@ -585,9 +585,9 @@ fn settle<D: Device>(queue: &mut Queue<D>) -> usize {
     (1..1000).find(|_| queue.quiesce(Instant::ZERO)).expect("members end what they have")
 }
 
-/// A volume that was written evenly is short of free segments when it is opened, so it collects from
-/// the first turn on. Its one reader gives it back without waiting for the end of that, and the next
-/// queue, the close and the check find everything.
+/// A volume that was written evenly is short of free segments when it is opened, so it collects
+/// from the first turn on. Its one reader gives it back without waiting for the end of that, and
+/// the next queue, the close and the check find everything.
 #[test]
 fn a_volume_that_collects_is_given_back_and_goes_on() {
     let bed = filled_evenly();
@@ -626,7 +626,7 @@ fn a_volume_that_collects_is_given_back_and_goes_on() {
 
 #[test]
 fn pages_of_a_volume_at_rest_are_read_wherever_they_lie() {
-    let bed = Bed::new(4096);
+    let bed = VolumeFixture::new(4096);
     let mut queue = bed.queue(64);
     write_pages(&mut queue, 10, 4);
     write_pages(&mut queue, 12, 1);
@@ -644,13 +644,13 @@ fn pages_of_a_volume_at_rest_are_read_wherever_they_lie() {
 fn lone_requests_of_many_pages_are_not_left_waiting() {
     let policy = Policy::of_streams(3);
     let shape = Shape { spare_per_mille: 100, policy, ..shape_of(4096).0 };
-    let bed = Bed { memory: MemVolume::new(16_384 * PAGE_BLOCKS) };
+    let bed = VolumeFixture { memory: MemVolume::new(16_384 * PAGE_BLOCKS) };
     create(&mut bed.media(), &shape).unwrap();
     let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();
     let pool = pool(&volume.geometry());
     let mut queue = Queue::new(volume, vec![bed.memory.open_queue()], pool);
     let pages = queue.geometry().blocks / PAGE_BLOCKS;
-    let (mut chance, mut buf) = (flash::Chance::new(1), Some(leak_buf(16 * PAGE_BYTES, 0)));
+    let (mut chance, mut buf) = (flash::Rng::new(1), Some(leak_buf(16 * PAGE_BYTES, 0)));
     let mut done = Vec::new();
     for n in 0..4 * pages / 16 {
         // All pages once, and then any.

@@ -5,7 +5,7 @@ use std::format;
 use std::string::String;
 use std::vec;
 
-use super::run::{Run, Sizes};
+use super::run::{Sizes, TrialRun};
 use crate::policy::Policy;
 
 const SIZES: Sizes = Sizes {
@@ -24,7 +24,7 @@ const REQUESTS: usize = 3;
 /// Number of different requests.
 const KINDS: usize = 7;
 
-fn request(run: &mut Run, kind: usize) {
+fn request(run: &mut TrialRun, kind: usize) {
     let taken = match kind {
         0 => run.write(0, 1, false, false),
         1 => run.write(0, 2, false, true),
@@ -41,7 +41,12 @@ fn request(run: &mut Run, kind: usize) {
 /// Takes `count` steps of a sequence. A step submits the next request if no command is in flight or
 /// the request's bit in `eager` is set; otherwise it ends the oldest command. Returns `false` if
 /// the sequence has fewer steps.
-fn steps(run: &mut Run, mut sequence: usize, eager: usize, count: usize) -> Result<bool, String> {
+fn steps(
+    run: &mut TrialRun,
+    mut sequence: usize,
+    eager: usize,
+    count: usize,
+) -> Result<bool, String> {
     let mut left = REQUESTS;
     for _ in 0..count {
         if left > 0 && (run.flying.is_empty() || eager & (1 << left) != 0) {
@@ -62,7 +67,7 @@ fn steps(run: &mut Run, mut sequence: usize, eager: usize, count: usize) -> Resu
 fn crashes(sequence: usize, eager: usize, count: usize) -> Result<usize, String> {
     let mut subset = 0;
     loop {
-        let mut run = Run::new(&SIZES, 1, None);
+        let mut run = TrialRun::new(&SIZES, 1, None);
         if !steps(&mut run, sequence, eager, count)? {
             return Ok(0);
         }

@@ -9,8 +9,8 @@ use contract::Status;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::members::Members;
-use super::run::{Run, Sizes};
-use crate::command::{Settings, Token};
+use super::run::{Sizes, TrialRun};
+use crate::command::{CommandToken, Settings};
 use crate::error::Error;
 use crate::geometry::{Shape, VIRTUAL_PAGES_MAX};
 use crate::layout::{Superblock, VERSION, VERSION_THIN, checksum};
@@ -138,7 +138,7 @@ fn a_damaged_checkpoint_is_refused() {
 
 #[test]
 fn a_volume_that_was_closed_opens_without_a_log() {
-    let mut run = Run::new(&SIZES, 7, None);
+    let mut run = TrialRun::new(&SIZES, 7, None);
     let pages = run.volume.geometry().pages;
     (0..300).for_each(|_| {
         run.request(pages);
@@ -157,12 +157,12 @@ fn a_volume_that_was_closed_opens_without_a_log() {
 
 #[test]
 fn a_failed_batch_goes_to_another_segment_and_the_third_failure_ends_writes() {
-    let mut run = Run::new(&SIZES, 8, None);
+    let mut run = TrialRun::new(&SIZES, 8, None);
     for failures in [1, 2] {
         assert!(run.write(3, 1, false, false));
         run.turn().unwrap();
         for _ in 0..failures {
-            let batch = run.flying.iter().position(|c| matches!(c.token, Token::Batch(_)));
+            let batch = run.flying.iter().position(|c| matches!(c.token, CommandToken::Batch(_)));
             run.end(batch.expect("a batch is on its way"), Status::MediaError).unwrap();
             run.turn().unwrap();
         }
@@ -173,7 +173,7 @@ fn a_failed_batch_goes_to_another_segment_and_the_third_failure_ends_writes() {
     run.turn().unwrap();
     let mut ends = Vec::new();
     for _ in 0..3 {
-        let batch = run.flying.iter().position(|c| matches!(c.token, Token::Batch(_)));
+        let batch = run.flying.iter().position(|c| matches!(c.token, CommandToken::Batch(_)));
         ends.push(run.end(batch.expect("a batch is on its way"), Status::MediaError));
         let _ = run.turn();
     }
@@ -187,7 +187,7 @@ fn a_failed_batch_goes_to_another_segment_and_the_third_failure_ends_writes() {
 /// member's page where the middle one's header lies. `flushed` of the writes are durable.
 fn three_batches(flushed: usize) -> (Members, u64) {
     let sizes = Sizes { members: 1, member_pages: 400, segment_pages: 16, ..SIZES };
-    let mut run = Run::new(&sizes, 9, None);
+    let mut run = TrialRun::new(&sizes, 9, None);
     for number in 1..=3 {
         assert!(run.write(2 * number as u32, 2, false, false));
         run.drain().unwrap();
@@ -219,23 +219,23 @@ fn a_batch_that_no_flush_covers_may_be_missing_before_a_later_one() {
 }
 
 /// Returns the index of a command in flight with such a token.
-fn find(run: &Run, is_it: impl Fn(Token) -> bool) -> usize {
+fn find(run: &TrialRun, is_it: impl Fn(CommandToken) -> bool) -> usize {
     run.flying.iter().position(|command| is_it(command.token)).expect("it is in flight")
 }
 
 #[test]
 fn the_first_copy_of_a_repeated_batch_does_not_count_as_durable() {
-    let mut run = Run::new(&SIZES, 10, None);
+    let mut run = TrialRun::new(&SIZES, 10, None);
     assert!(run.write(3, 1, false, false));
     run.turn().unwrap();
     let stamp = run.volume.store.clock.next_stamp - 1;
-    let batch = find(&run, |token| matches!(token, Token::Batch(_)));
+    let batch = find(&run, |token| matches!(token, CommandToken::Batch(_)));
     run.end(batch, Status::MediaError).unwrap();
     run.turn().unwrap();
     assert!(run.flush());
     run.turn().unwrap();
     for _ in 0..SIZES.members {
-        let flush = find(&run, |token| matches!(token, Token::Flush(_)));
+        let flush = find(&run, |token| matches!(token, CommandToken::Flush(_)));
         run.complete(flush).unwrap();
     }
     assert!(run.volume.store.flusher.durable_below <= stamp);
@@ -243,7 +243,7 @@ fn the_first_copy_of_a_repeated_batch_does_not_count_as_durable() {
 }
 
 /// Ends all commands in flight, whatever the replies say, and asserts that no request is left.
-fn end_all(run: &mut Run) {
+fn end_all(run: &mut TrialRun) {
     for _ in 0..1_000 {
         let _ = run.turn();
         if !run.flying.is_empty() {
@@ -255,10 +255,10 @@ fn end_all(run: &mut Run) {
 
 #[test]
 fn requests_are_answered_after_a_failed_flush() {
-    let mut run = Run::new(&SIZES, 11, None);
+    let mut run = TrialRun::new(&SIZES, 11, None);
     assert!(run.commit(vec![1, 5]));
     run.turn().unwrap();
-    let batch = find(&run, |token| matches!(token, Token::Batch(_)));
+    let batch = find(&run, |token| matches!(token, CommandToken::Batch(_)));
     run.complete(batch).unwrap();
     run.turn().unwrap();
     // On its way, waiting for that, and a discard of a page on its way.
@@ -266,7 +266,7 @@ fn requests_are_answered_after_a_failed_flush() {
     run.turn().unwrap();
     assert!(run.commit(vec![2, 7]) && run.discard(2, 1));
     run.turn().unwrap();
-    let flush = find(&run, |token| matches!(token, Token::Flush(_)));
+    let flush = find(&run, |token| matches!(token, CommandToken::Flush(_)));
     let failed = run.end(flush, Status::MediaError);
     assert!(failed.is_err() && run.volume.report().read_only);
     assert!(run.flush(), "a flush is taken, and fails");
@@ -276,9 +276,9 @@ fn requests_are_answered_after_a_failed_flush() {
 #[test]
 fn requests_are_answered_after_a_failed_checkpoint() {
     let sizes = Sizes { members: 1, ..SIZES };
-    let mut run = Run::new(&sizes, 12, None);
+    let mut run = TrialRun::new(&sizes, 12, None);
     let pages = run.volume.geometry().pages;
-    while !run.flying.iter().any(|command| command.token == Token::Checkpoint) {
+    while !run.flying.iter().any(|command| command.token == CommandToken::Checkpoint) {
         run.request(pages);
         run.turn().unwrap();
         run.complete_any().unwrap();
@@ -287,13 +287,13 @@ fn requests_are_answered_after_a_failed_checkpoint() {
     while begun < 2 {
         begun += u32::from(run.commit(vec![1, 5 + begun]));
         run.turn().unwrap();
-        let other = run.flying.iter().position(|command| command.token != Token::Checkpoint);
+        let other = run.flying.iter().position(|command| command.token != CommandToken::Checkpoint);
         if let Some(other) = other.filter(|_| begun < 2) {
             run.complete(other).unwrap();
             run.turn().unwrap();
         }
     }
-    let checkpoint = find(&run, |token| token == Token::Checkpoint);
+    let checkpoint = find(&run, |token| token == CommandToken::Checkpoint);
     let _ = run.end(checkpoint, Status::MediaError);
     end_all(&mut run);
     assert!(run.volume.report().read_only);

@@ -4,12 +4,12 @@ use std::format;
 use std::string::String;
 
 use super::power::{FULL, SIZES, THIN};
-use super::run::{Run, Sizes, Totals};
+use super::run::{Sizes, Totals, TrialRun};
 
 /// Runs requests with hand-overs between them, then a crash, a few times. Each page reads what it
 /// read before, and each crash leaves what it would leave without hand-overs.
 fn trial(seed: u64, sizes: &Sizes) -> Result<Totals, String> {
-    let mut run = Run::new(sizes, seed, None);
+    let mut run = TrialRun::new(sizes, seed, None);
     let pages = run.volume.geometry().pages;
     for _ in 0..2 {
         for _ in 0..1 + run.chance.below(1500) {

@@ -4,9 +4,9 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::Status;
-use flash::Chance;
+use flash::Rng;
 
-use crate::command::{Command, Op};
+use crate::command::{Command, MemberOperation};
 use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 
@@ -96,7 +96,7 @@ impl Members {
     }
 
     /// Loses power: each unflushed sector survives or not by chance, in one of four ways.
-    pub(crate) fn cut(&mut self, chance: &mut Chance) {
+    pub(crate) fn cut(&mut self, chance: &mut Rng) {
         let manner = chance.below(4);
         for member in &mut self.0 {
             let mut whole = Vec::new();
@@ -120,12 +120,12 @@ impl Members {
     }
 
     /// Loses the process amid these commands in flight. The writes among them are cut at a page.
-    pub(crate) fn die(&mut self, flying: &[Command], chance: &mut Chance) {
+    pub(crate) fn die(&mut self, flying: &[Command], chance: &mut Rng) {
         for (number, member) in self.0.iter_mut().enumerate() {
             let ours = flying.iter().filter(|command| usize::from(command.member) == number);
             let writes: Vec<u64> = ours
                 .filter_map(|command| match command.op {
-                    Op::Write { at, .. } => Some(at),
+                    MemberOperation::Write { at, .. } => Some(at),
                     _ => None,
                 })
                 .collect();

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::run::{Run, Sizes, Verdict};
+use super::run::{Sizes, TrialRun, Verdict};
 use crate::geometry::CHUNK_PAGES;
 use crate::policy::Policy;
 use crate::sabotage::Sabotage;
@@ -41,16 +41,16 @@ pub(super) const THIN: Sizes =
     Sizes { members: 1, member_pages: 500, virtual_pages: Some(1_000), ..SIZES };
 
 /// Runs requests, then a crash, a few times, on a new volume.
-fn trial(seed: u64, sizes: &Sizes, sabotage: Option<Sabotage>) -> Result<Run, String> {
-    let mut run = Run::new(sizes, seed, sabotage);
+fn trial(seed: u64, sizes: &Sizes, sabotage: Option<Sabotage>) -> Result<TrialRun, String> {
+    let mut run = TrialRun::new(sizes, seed, sabotage);
     run.slow_flushes = sizes.commits && seed.is_multiple_of(3);
     crashes(&mut run, false)?;
     Ok(run)
 }
 
 /// Runs a trial whose pages are all written first, and whose lone writes go to their log.
-fn full_trial(seed: u64) -> Result<Run, String> {
-    let mut run = Run::new(&FULL, seed, None);
+fn full_trial(seed: u64) -> Result<TrialRun, String> {
+    let mut run = TrialRun::new(&FULL, seed, None);
     for page in 0..run.volume.geometry().pages {
         while !run.write(page, 1, false, false) {
             run.drain()?;
@@ -62,7 +62,7 @@ fn full_trial(seed: u64) -> Result<Run, String> {
 
 /// Runs requests, then a crash, a few times. With `sets_aside` the volume expects victims full of
 /// live pages, so that lone writes go to their log from the start.
-fn crashes(run: &mut Run, sets_aside: bool) -> Verdict {
+fn crashes(run: &mut TrialRun, sets_aside: bool) -> Verdict {
     let pages = run.volume.geometry().pages;
     for _ in 0..3 {
         for _ in 0..if sets_aside { 16 } else { 0 } {
@@ -125,7 +125,7 @@ fn no_crash_of_a_thin_volume_loses_tears_or_revives() {
 /// A full volume takes reads, overwrites and discards, and new pages for those that were discarded.
 #[test]
 fn a_full_thin_volume_goes_on() {
-    let mut run = Run::new(&THIN, 5, None);
+    let mut run = TrialRun::new(&THIN, 5, None);
     let geometry = run.volume.geometry();
     let (mut page, mut used) = (0, Vec::new());
     while run.totals.refused == 0 {
@@ -166,7 +166,7 @@ fn a_full_thin_volume_goes_on() {
 /// The map of a thin volume has no room for a slab of each chunk.
 #[test]
 fn pages_in_too_many_chunks_find_no_space() {
-    let mut run = Run::new(&THIN, 6, None);
+    let mut run = TrialRun::new(&THIN, 6, None);
     let geometry = run.volume.geometry();
     assert!(geometry.slabs() < geometry.pages / CHUNK_PAGES);
     for chunk in 0..geometry.pages / CHUNK_PAGES {
@@ -199,7 +199,7 @@ fn no_crash_amid_lone_writes_loses_tears_or_revives() {
 #[test]
 fn a_volume_that_collects_is_closed() {
     for count in 0..40 {
-        let mut run = Run::new(&FULL, count.into(), None);
+        let mut run = TrialRun::new(&FULL, count.into(), None);
         let pages = run.volume.geometry().pages;
         for page in (0..2 * pages + count).map(|n| n * 7 % pages) {
             while !run.write(page, 1, false, false) {
@@ -216,7 +216,7 @@ fn a_volume_that_collects_is_closed() {
 /// Discards write records, and wait for a segment as writes do.
 #[test]
 fn discards_alone_end_while_segments_are_short() {
-    let mut run = Run::new(&FULL, 3, None);
+    let mut run = TrialRun::new(&FULL, 3, None);
     let pages = run.volume.geometry().pages;
     for page in (0..3 * pages).map(|n| n * 7 % pages) {
         while !run.write(page, 1, false, false) {
@@ -231,7 +231,7 @@ fn discards_alone_end_while_segments_are_short() {
 
 /// Runs commits of scattered pages alone, then loses power, a few times.
 fn commits_alone(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
-    let mut run = Run::new(&SIZES, seed, sabotage);
+    let mut run = TrialRun::new(&SIZES, seed, sabotage);
     let pages = run.volume.geometry().pages;
     for _ in 0..3 {
         for _ in 0..1 + run.chance.below(200) {
@@ -258,7 +258,7 @@ fn commits_are_whole_or_absent_after_a_power_cut_and_torn_ones_are_found() {
 
 /// Writes pages, and then a commit, after whose end the power is lost.
 fn commit_behind_writes(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
-    let mut run = Run::new(&SIZES, seed, sabotage);
+    let mut run = TrialRun::new(&SIZES, seed, sabotage);
     let pages = run.volume.geometry().pages;
     for _ in 0..5 {
         for _ in 0..run.chance.below(20) {
@@ -287,7 +287,7 @@ fn a_commit_makes_earlier_writes_durable() {
 
 /// Writes commits over a full volume while flushes are slow, so that pages are collected early.
 fn slow_trial(seed: u64) -> Verdict {
-    let mut run = Run::new(&SIX_STREAMS, seed, None);
+    let mut run = TrialRun::new(&SIX_STREAMS, seed, None);
     let pages = run.volume.geometry().pages;
     for page in 0..pages {
         while !run.write(page, 1, false, false) {
@@ -325,7 +325,7 @@ fn no_crash_while_flushes_are_slow_tears_a_commit() {
 /// Runs plain writes of several pages over a full volume, so that their batches have moved pages as
 /// well, and loses power or the process a few times.
 fn plain_trial(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
-    let mut run = Run::new(&SIZES, seed, sabotage);
+    let mut run = TrialRun::new(&SIZES, seed, sabotage);
     run.slow_flushes = seed % 2 == 1;
     let pages = run.volume.geometry().pages;
     let most = run.volume.geometry().batch_pages_max().min(6);
@@ -400,8 +400,9 @@ fn every_sabotage_is_found() {
     }
 }
 
-/// The fault needs a victim that is emptied, reused and written with the same page at the same place
-/// while the page's old copy waits in a batch. Few seeds have that; these have it without commits.
+/// The fault needs a victim that is emptied, reused and written with the same page at the same
+/// place while the page's old copy waits in a batch. Few seeds have that; these have it without
+/// commits.
 #[test]
 fn a_place_that_is_written_again_while_its_page_moves_is_found() {
     let sizes = Sizes { commits: false, ..SIX_STREAMS };

@@ -7,24 +7,24 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::{Slot, Status};
-use flash::Chance;
+use flash::Rng;
 use zerocopy::little_endian::U64;
 
 use super::members::{Members, SECTOR_BYTES};
 use super::model::Model;
-use crate::command::{Command, Into, Op, Request, Settings};
+use crate::command::{Command, MemberOperation, ReadDestination, Request, Settings};
 use crate::geometry::Shape;
-use crate::hand_over::{Awaited, Rest};
+use crate::hand_over::{AwaitedVolume, RestProgress};
 use crate::layout::{PAGE_BYTES, checksum};
 use crate::map::UNMAPPED;
 use crate::open::{create, open_with};
 use crate::policy::Policy;
 use crate::sabotage::Sabotage;
-use crate::table::{Lent, Memory};
+use crate::table::{LentMemory, MapMemory};
 use crate::volume::Volume;
 
 /// A request in progress.
-enum Doing {
+enum TrialRequest {
     Read { page: u32, legal: Vec<BTreeSet<u64>>, data: Vec<u8> },
     Write { pages: Vec<u32>, value: u64, durable: bool },
     Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
@@ -91,17 +91,17 @@ pub(crate) struct Totals {
 }
 
 /// A run of a trial: a volume, its members, its model, and the requests in progress.
-pub(crate) struct Run {
+pub(crate) struct TrialRun {
     pub(crate) members: Members,
     pub(crate) volume: Volume,
     pub(crate) model: Model,
-    pub(crate) chance: Chance,
+    pub(crate) chance: Rng,
     /// The choice of the pages that a dying process has written.
-    cuts: Chance,
+    cuts: Rng,
     /// Commands that are in flight at members.
     pub(crate) flying: Vec<Command>,
     pub(crate) commits: bool,
-    doing: BTreeMap<u32, Doing>,
+    doing: BTreeMap<u32, TrialRequest>,
     next_slot: u32,
     pub(crate) next_value: u64,
     settings: Settings,
@@ -120,8 +120,8 @@ pub(crate) struct Run {
 /// The result of a trial; an error says which fault it found.
 pub(crate) type Verdict = Result<(), String>;
 
-impl Run {
-    pub(crate) fn new(sizes: &Sizes, seed: u64, sabotage: Option<Sabotage>) -> Run {
+impl TrialRun {
+    pub(crate) fn new(sizes: &Sizes, seed: u64, sabotage: Option<Sabotage>) -> TrialRun {
         let mut members = Members::new(sizes.members, sizes.member_pages);
         let shape = Shape {
             uuid: *b"a volume's name.",
@@ -137,12 +137,12 @@ impl Run {
             member.lies = sabotage == Some(Sabotage::LyingFlush);
         }
         let model = Model::new(volume.geometry().pages);
-        Run {
+        TrialRun {
             members,
             volume,
             model,
-            chance: Chance::new(seed),
-            cuts: Chance::new(!seed),
+            chance: Rng::new(seed),
+            cuts: Rng::new(!seed),
             flying: Vec::new(),
             commits: sizes.commits,
             doing: BTreeMap::new(),
@@ -225,7 +225,7 @@ impl Run {
         let slot = self.slot();
         // A page is discarded once at a time, so that zero is one value among those on their way.
         let busy = self.doing.values().any(|doing| {
-            matches!(doing, Doing::Write { pages: others, value: 0, .. }
+            matches!(doing, TrialRequest::Write { pages: others, value: 0, .. }
                 if others.iter().any(|other| (page..page + pages).contains(other)))
         });
         if busy || self.volume.submit(slot, Request::Discard { page, pages }).is_err() {
@@ -240,26 +240,26 @@ impl Run {
         self.model.begin(&pages, value);
         for doing in self.doing.values_mut() {
             match doing {
-                Doing::Flush { since, .. } => {
+                TrialRequest::Flush { since, .. } => {
                     for page in &pages {
                         since.entry(*page).or_default().insert(value);
                     }
                 }
-                Doing::Read { page: first, legal, .. } => {
+                TrialRequest::Read { page: first, legal, .. } => {
                     for (at, legal) in (*first..).zip(legal) {
                         if pages.contains(&at) {
                             legal.insert(value);
                         }
                     }
                 }
-                Doing::Write { .. } => {}
+                TrialRequest::Write { .. } => {}
             }
         }
-        self.doing.insert(slot.to_bits(), Doing::Write { pages, value, durable });
+        self.doing.insert(slot.to_bits(), TrialRequest::Write { pages, value, durable });
     }
 
     pub(crate) fn flush(&mut self) -> bool {
-        if self.doing.values().any(|doing| matches!(doing, Doing::Flush { .. })) {
+        if self.doing.values().any(|doing| matches!(doing, TrialRequest::Flush { .. })) {
             return false;
         }
         let slot = self.slot();
@@ -268,14 +268,14 @@ impl Run {
         }
         let mut since = BTreeMap::new();
         for doing in self.doing.values() {
-            if let Doing::Write { pages, value, .. } = doing {
+            if let TrialRequest::Write { pages, value, .. } = doing {
                 for page in pages {
                     since.entry(*page).or_insert_with(BTreeSet::new).insert(*value);
                 }
             }
         }
         let snapshot = self.model.snapshot();
-        self.doing.insert(slot.to_bits(), Doing::Flush { snapshot, since });
+        self.doing.insert(slot.to_bits(), TrialRequest::Flush { snapshot, since });
         true
     }
 
@@ -286,7 +286,7 @@ impl Run {
         }
         let legal = (page..page + pages).map(|page| self.model.survivors(page, false)).collect();
         let data = vec![0xee; pages as usize * PAGE_BYTES];
-        self.doing.insert(slot.to_bits(), Doing::Read { page, legal, data });
+        self.doing.insert(slot.to_bits(), TrialRequest::Read { page, legal, data });
         true
     }
 
@@ -300,11 +300,11 @@ impl Run {
     fn send(&mut self) -> Verdict {
         while let Some(command) = self.volume.command() {
             match command.op {
-                Op::Zero { slot, first, pages } => {
+                MemberOperation::Zero { slot, first, pages } => {
                     let zeroes = vec![0; pages as usize * PAGE_BYTES];
                     self.fill_read(slot, first, &zeroes);
                 }
-                Op::Write { at, .. } => {
+                MemberOperation::Write { at, .. } => {
                     // In the member's cache from now on, whether or not it completes.
                     let bytes = self.volume.bytes(command.token).to_vec();
                     self.members.0[usize::from(command.member)].write(at, &bytes);
@@ -317,7 +317,9 @@ impl Run {
     }
 
     fn fill_read(&mut self, slot: Slot, first: u32, bytes: &[u8]) {
-        let Some(Doing::Read { data, .. }) = self.doing.get_mut(&slot.to_bits()) else { return };
+        let Some(TrialRequest::Read { data, .. }) = self.doing.get_mut(&slot.to_bits()) else {
+            return;
+        };
         data[first as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(bytes);
     }
 
@@ -330,20 +332,20 @@ impl Run {
         let command = self.flying.remove(index);
         let member = &mut self.members.0[usize::from(command.member)];
         match command.op {
-            Op::Read { at, pages, into: Into::Host(slot, first) } => {
+            MemberOperation::Read { at, pages, into: ReadDestination::Host(slot, first) } => {
                 let mut bytes = vec![0; pages as usize * PAGE_BYTES];
                 member.read(at, &mut bytes);
                 self.fill_read(slot, first, &bytes);
             }
-            Op::Read { at, pages, into: Into::Volume } => {
+            MemberOperation::Read { at, pages, into: ReadDestination::Volume } => {
                 let to = &mut self.volume.bytes_mut(command.token)[..pages as usize * PAGE_BYTES];
                 member.read(at, to);
             }
-            Op::Flush => member.flush(),
-            Op::Discard { at, pages } => {
+            MemberOperation::Flush => member.flush(),
+            MemberOperation::Discard { at, pages } => {
                 member.write(at, &vec![0; pages as usize * PAGE_BYTES]);
             }
-            Op::Write { .. } | Op::Zero { .. } => {}
+            MemberOperation::Write { .. } | MemberOperation::Zero { .. } => {}
         }
         self.volume.complete(command.token, status);
         self.replies()
@@ -352,7 +354,9 @@ impl Run {
     fn replies(&mut self) -> Verdict {
         while let Some(reply) = self.volume.reply() {
             let doing = self.doing.remove(&reply.slot.to_bits()).expect("one reply to a request");
-            if let (Status::NoSpace, Doing::Write { pages, value, .. }) = (reply.status, &doing) {
+            if let (Status::NoSpace, TrialRequest::Write { pages, value, .. }) =
+                (reply.status, &doing)
+            {
                 self.refuse(pages, *value)?;
                 continue;
             }
@@ -360,7 +364,7 @@ impl Run {
                 return Err(format!("a request ended with {}", reply.status));
             }
             match doing {
-                Doing::Read { page, legal, data } => {
+                TrialRequest::Read { page, legal, data } => {
                     for ((page, legal), bytes) in (page..).zip(legal).zip(data.chunks(PAGE_BYTES)) {
                         let value = value_of(bytes, page)?;
                         let fine = legal.contains(&value) || self.model.may_read(page, value);
@@ -369,10 +373,10 @@ impl Run {
                         }
                     }
                 }
-                Doing::Write { pages, value, durable } => {
+                TrialRequest::Write { pages, value, durable } => {
                     self.model.end(&pages, value, durable);
                 }
-                Doing::Flush { snapshot, since } => self.model.flushed(snapshot, &since),
+                TrialRequest::Flush { snapshot, since } => self.model.flushed(snapshot, &since),
             }
         }
         Ok(())
@@ -384,7 +388,7 @@ impl Run {
             return Ok(());
         }
         let index = self.chance.below(self.flying.len());
-        let waits = self.slow_flushes && self.flying[index].op == Op::Flush;
+        let waits = self.slow_flushes && self.flying[index].op == MemberOperation::Flush;
         if waits && !self.chance.one_in(40) {
             return Ok(());
         }
@@ -434,7 +438,7 @@ impl Run {
         for _ in 0..10_000 {
             let rest = self.volume.come_to_rest();
             self.send()?;
-            if self.flying.is_empty() && rest == Rest::Reached {
+            if self.flying.is_empty() && rest == RestProgress::Reached {
                 let state = self.volume.hand_over();
                 match keeps {
                     true => self.volume.go_on(),
@@ -452,11 +456,11 @@ impl Run {
 
     /// Replaces the volume by one that has its state and its memory.
     fn succeed(&mut self, state: &[u8]) {
-        let awaited = Awaited::new(self.volume.geometry(), self.settings);
+        let awaited = AwaitedVolume::new(self.volume.geometry(), self.settings);
         let (places, heat) = self.volume.store.map.tables();
-        let memory = || Memory {
-            places: Lent::new(places.to_vec().leak(), |_| ()),
-            heat: Lent::new(heat.to_vec().leak(), |_| ()),
+        let memory = || MapMemory {
+            places: LentMemory::new(places.to_vec().leak(), |_| ()),
+            heat: LentMemory::new(heat.to_vec().leak(), |_| ()),
         };
         for end in (0..state.len()).step_by(1 + state.len() / 50) {
             assert!(awaited.receive(&state[..end], memory()).is_none(), "{end} bytes are too few");

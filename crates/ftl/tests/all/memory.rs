@@ -1,10 +1,10 @@
-//! The memory of a volume: it is what is stated, 1.3 GiB for a TiB at most, and nothing is allocated
-//! after the start.
+//! The memory of a volume: it is what is stated, 1.3 GiB for a TiB at most, and nothing is
+//! allocated after the start.
 
 use contract::Submission;
 use contract::{BLOCK_BYTES, BufPool, Command, Completion, Device, Instant, Range, SlotTable};
 use flash::conformance::leak_buf;
-use flash::{Chance, MemQueue, MemVolume};
+use flash::{MemQueue, MemVolume, Rng};
 use nearflash_ftl::layout::PAGE_BYTES;
 use nearflash_ftl::{DeviceMedia, Geometry, Policy, Queue, Settings, Shape, create, open};
 
@@ -68,7 +68,7 @@ fn a_volume_allocates_what_it_states() {
 
 /// A load that overwrites pages, reads them and flushes, at random.
 struct Load {
-    chance: Chance,
+    chance: Rng,
     pages: u64,
     slots: SlotTable<()>,
     bufs: Vec<contract::Buf>,
@@ -107,7 +107,7 @@ fn nothing_is_allocated_after_the_start() {
     let (mut queue, _member) = queue(&shape(64), 20_000);
     let pages = queue.geometry().blocks / PAGE_BLOCKS;
     let mut load = Load {
-        chance: Chance::new(1),
+        chance: Rng::new(1),
         pages,
         slots: SlotTable::new(64),
         bufs: (0..64).map(|index| leak_buf(PAGE_BYTES, index)).collect(),

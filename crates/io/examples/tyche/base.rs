@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::datagram::{Head, Line, Packet, pair};
+use crate::datagram::{DatagramSocket, Head, Packet, pair};
 use crate::stamps::{Point, stamp, stamp_at};
 use crate::{DISK_BYTES, Measured, Options, Variant};
 
 /// A queue between two threads, whose reader sleeps on an eventfd.
-struct Hand<T> {
+struct ThreadQueue<T> {
     queue: Mutex<VecDeque<T>>,
     bell: OwnedFd,
 }
 
-impl<T> Hand<T> {
-    fn new() -> Result<Arc<Hand<T>>> {
+impl<T> ThreadQueue<T> {
+    fn new() -> Result<Arc<ThreadQueue<T>>> {
         let bell = eventfd(0, EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Hand { queue: Mutex::new(VecDeque::new()), bell }))
+        Ok(Arc::new(ThreadQueue { queue: Mutex::new(VecDeque::new()), bell }))
     }
 
     /// Queues a value, and wakes the reader.
@@ -55,7 +55,7 @@ struct Reply {
 
 /// Receives packets until a message is complete. Returns it, and when the kernel had its last
 /// packet.
-fn receive(line: &Line) -> Result<(Message, u64)> {
+fn receive(line: &DatagramSocket) -> Result<(Message, u64)> {
     let mut pages = Vec::new();
     loop {
         let packet = line.receive()?;
@@ -81,10 +81,10 @@ fn serve(options: &Options, end: usize, mut one: impl FnMut() -> Result<()> + Se
 
 /// The target: its drive, and how a reply leaves.
 struct Target {
-    line: Arc<Line>,
+    line: Arc<DatagramSocket>,
     disk: Vec<u8>,
     /// The queue of the thread that sends replies; `None` if the completion sends them.
-    work: Option<Arc<Hand<Reply>>>,
+    work: Option<Arc<ThreadQueue<Reply>>>,
 }
 
 impl Target {
@@ -111,20 +111,20 @@ impl Target {
     }
 }
 
-fn answer(line: &Line, reply: &Reply) -> Result<()> {
+fn answer(line: &DatagramSocket, reply: &Reply) -> Result<()> {
     line.send(&reply.data, reply.head, || stamp(Point::Replied))
 }
 
-fn start_target(options: &Options, line: Line) -> Result<()> {
+fn start_target(options: &Options, line: DatagramSocket) -> Result<()> {
     let line = Arc::new(line);
-    let work = if options.variant == Variant::Nowq { None } else { Some(Hand::new()?) };
+    let work = if options.variant == Variant::Nowq { None } else { Some(ThreadQueue::new()?) };
     if let Some(work) = work.clone() {
         let line = line.clone();
         serve(options, 1, move || answer(&line, &work.pop(Point::Queue)?));
     }
     let mut target = Target { line: line.clone(), disk: vec![7; DISK_BYTES], work };
     if options.variant == Variant::Base {
-        let arrived: Arc<Hand<Message>> = Hand::new()?;
+        let arrived: Arc<ThreadQueue<Message>> = ThreadQueue::new()?;
         let to_block = arrived.clone();
         serve(options, 1, move || target.handle(arrived.pop(Point::Block)?));
         serve(options, 1, move || {
@@ -150,7 +150,7 @@ fn note(kernel: Point, at: u64, thread: Point) {
 /// The request of the application, which its completion fills.
 struct Request {
     data: Arc<Mutex<Vec<u8>>>,
-    told: Arc<Hand<()>>,
+    told: Arc<ThreadQueue<()>>,
 }
 
 impl Request {
@@ -165,9 +165,9 @@ impl Request {
     }
 }
 
-fn start_initiator(options: &Options, line: Arc<Line>, request: Request) -> Result<()> {
+fn start_initiator(options: &Options, line: Arc<DatagramSocket>, request: Request) -> Result<()> {
     if options.variant == Variant::Base {
-        let arrived: Arc<Hand<Message>> = Hand::new()?;
+        let arrived: Arc<ThreadQueue<Message>> = ThreadQueue::new()?;
         let to_block = arrived.clone();
         serve(options, 0, move || request.complete(&arrived.pop(Point::End)?));
         serve(options, 0, move || {
@@ -190,7 +190,7 @@ pub(crate) fn run(options: &Options) -> Result<Measured> {
     let [initiator, target] = pair()?;
     start_target(options, target)?;
     let line = Arc::new(initiator);
-    let (data, told) = (Arc::new(Mutex::new(vec![1; options.bytes])), Hand::new()?);
+    let (data, told) = (Arc::new(Mutex::new(vec![1; options.bytes])), ThreadQueue::new()?);
     start_initiator(options, line.clone(), Request { data: data.clone(), told: told.clone() })?;
     options.pin(0)?;
     let mut measured = Measured::new(options);

@@ -60,12 +60,12 @@ pub(crate) struct Packet {
 }
 
 /// An end of the connection.
-pub(crate) struct Line {
+pub(crate) struct DatagramSocket {
     socket: UdpSocket,
 }
 
 /// Returns both ends of a connection over loopback.
-pub(crate) fn pair() -> Result<[Line; 2]> {
+pub(crate) fn pair() -> Result<[DatagramSocket; 2]> {
     let sockets = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
     for (n, socket) in sockets.iter().enumerate() {
         socket.connect(sockets[1 - n].local_addr()?)?;
@@ -86,11 +86,12 @@ pub(crate) fn pair() -> Result<[Line; 2]> {
             return Err(Error::last_os_error());
         }
     }
-    Ok(sockets.map(|socket| Line { socket }))
+    Ok(sockets.map(|socket| DatagramSocket { socket }))
 }
 
-impl Line {
-    /// Sends data in packets, then `last`. Calls `leaves` before the last packet goes to the kernel.
+impl DatagramSocket {
+    /// Sends data in packets, then `last`. Calls `leaves` before the last packet goes to the
+    /// kernel.
     pub(crate) fn send(&self, data: &[u8], last: Head, leaves: impl FnOnce()) -> Result<()> {
         let mut packet = Vec::with_capacity(HEAD_BYTES + DATA_BYTES);
         for (n, piece) in data.chunks(DATA_BYTES).enumerate() {

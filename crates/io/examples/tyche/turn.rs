@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use contract::{Buf, ConnId, Dial, Frame, FrameHead, Instant, ListenerId, NetEvent, Streams, Turn};
+use contract::{
+    Buf, ConnId, Dial, Frame, FrameHead, Instant, ListenerId, NetEvent, Streams, TurnOutcome,
+};
 use nearflash_io::{
     Clock, Endpoint, Error, Listener, Network, PacketSockets, Ring, SocketsConfig, SpinPolicy,
 };
@@ -74,8 +76,8 @@ impl End {
     }
 
     /// Ends the turn.
-    fn turn(&self, progressed: bool) -> Turn {
-        Turn { progressed, wake_at: self.sockets.wake_at() }
+    fn turn(&self, progressed: bool) -> TurnOutcome {
+        TurnOutcome { progressed, wake_at: self.sockets.wake_at() }
     }
 }
 

@@ -10,20 +10,20 @@ use crate::{Error, carve};
 /// A file or block device with blocking reads and writes. Offsets and lengths are multiples of
 /// [`FileVolume::granularity_bytes`].
 #[derive(Debug)]
-pub struct Blocking {
+pub struct BlockingVolume {
     volume: FileVolume,
     buf: Buf,
 }
 
-impl Blocking {
+impl BlockingVolume {
     /// Returns blocking access to a volume.
     ///
     /// # Errors
     /// Fails if the system has no memory for a buffer.
-    pub fn new(volume: &FileVolume) -> Result<Blocking, Error> {
+    pub fn new(volume: &FileVolume) -> Result<BlockingVolume, Error> {
         let arena = carve(&[SizeClass { bytes: REQUEST_BYTES_MAX, count: 1 }])?;
         let buf = arena.bufs.into_iter().next().expect("one was asked for");
-        Ok(Blocking { volume: volume.clone(), buf })
+        Ok(BlockingVolume { volume: volume.clone(), buf })
     }
 
     /// Returns the volume that is read and written.
@@ -101,7 +101,7 @@ mod tests {
         let options = FileOptions { journal: false, ..FileOptions::default() };
         let bytes = 4 << 20;
         let volume = FileVolume::open(&path, Some(bytes), options).unwrap();
-        let mut blocking = Blocking::new(&volume).unwrap();
+        let mut blocking = BlockingVolume::new(&volume).unwrap();
         let data: Vec<u8> = (0..3 << 19).map(|at| (at / 4096) as u8).collect();
         blocking.write(8192, &data).unwrap();
         blocking.sync().unwrap();

@@ -13,7 +13,7 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::align::{self, Alignment};
-use super::journal::{self, Journal, Plain};
+use super::journal::{self, BlockingFile, Journal};
 use super::medium;
 use super::missing;
 use crate::{Error, is_same_file};
@@ -78,7 +78,7 @@ impl Shared {
 }
 
 /// An open file before its examination.
-struct Opened {
+struct UnexaminedFile {
     file: OwnedFd,
     alignment: Alignment,
     /// `true` if the file was just created.
@@ -108,7 +108,7 @@ impl FileVolume {
         }
         let (file, alignment) = open_aligned(path, options, &mut notes)?;
         lock(&file, path, options)?;
-        let opened = Opened { file, alignment, missing: is_missing, journal: None };
+        let opened = UnexaminedFile { file, alignment, missing: is_missing, journal: None };
         FileVolume::of(path, size, options, opened, notes)
     }
 
@@ -140,7 +140,8 @@ impl FileVolume {
         let alignment = direct.unwrap_or(align::BUFFERED);
         let offset = alignment.offset.max(options.granularity_bytes_min);
         let alignment = Alignment { offset, ..alignment };
-        let opened = Opened { file, alignment, missing: false, journal: Some(files.next()) };
+        let opened =
+            UnexaminedFile { file, alignment, missing: false, journal: Some(files.next()) };
         FileVolume::of(path, size, options, opened, Vec::new())
     }
 
@@ -162,10 +163,10 @@ impl FileVolume {
         path: &Path,
         size: Option<u64>,
         options: FileOptions,
-        opened: Opened,
+        opened: UnexaminedFile,
         mut notes: Vec<String>,
     ) -> Result<FileVolume, Error> {
-        let Opened { file, alignment, missing, journal: adopted } = opened;
+        let UnexaminedFile { file, alignment, missing, journal: adopted } = opened;
         let status = rustix::fs::fstat(&file).map_err(|e| failed("ask about", path, e))?;
         let block_device = is_block_device(path, status.st_mode, &mut notes)?;
         let bytes = settle_size(&file, path, size, options, missing)?;
@@ -175,7 +176,7 @@ impl FileVolume {
             (status.st_blksize as u32).clamp(512, 65_536).next_power_of_two()
         };
         let blocks = usable_blocks(bytes, alignment, path, &mut notes)?;
-        let data = Plain { file: &file, path };
+        let data = BlockingFile { file: &file, path };
         let journal = match adopted {
             Some(journal) => journal.map(|file| Journal::adopt(file, status.st_ino)).transpose()?,
             None if block_device => None,
@@ -221,7 +222,7 @@ impl FileVolume {
     }
 
     /// Returns the granularity in bytes, of which offsets and lengths must be multiples.
-    /// `flash::Exclusive::with_granularity` serves finer requests.
+    /// `flash::ExclusiveQueue::with_granularity` serves finer requests.
     pub fn granularity_bytes(&self) -> usize {
         self.shared.alignment.offset
     }
@@ -284,7 +285,7 @@ fn usable_blocks(
 /// Opens the journal beside a file and finishes the atomic writes that a crash has left in it.
 /// Returns `None` if the file shall have or can have no journal.
 fn open_journal(
-    data: &Plain<'_>,
+    data: &BlockingFile<'_>,
     inode: u64,
     blocks: u64,
     alignment: Alignment,
@@ -451,9 +452,9 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
-/// Returns whether the process that locked the file has ended, as far as `/proc/locks` shows; `None`
-/// if no lock is there. An ended process includes one that has replaced its program (`execve(2)`),
-/// since its files are closed as after a kill.
+/// Returns whether the process that locked the file has ended, as far as `/proc/locks` shows;
+/// `None` if no lock is there. An ended process includes one that has replaced its program
+/// (`execve(2)`), since its files are closed as after a kill.
 fn holder_is_gone(file: &OwnedFd) -> Option<bool> {
     let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
         return Some(false);

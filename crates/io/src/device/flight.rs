@@ -1,13 +1,13 @@
 //! A request on its way through the kernel, over a ring or a pool of threads.
 //!
 //! A request may take several system calls: short transfers continue, refused calls fall back to
-//! others, forced unit access may need a sync. [`Flight::call`] returns the next call,
-//! [`Flight::advance`] takes its result.
+//! others, forced unit access may need a sync. [`FileRequest::call`] returns the next call,
+//! [`FileRequest::advance`] takes its result.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use contract::{BLOCK_BYTES, Buf, Command, Completion, Kind, Range, Slot, Status, Submission};
+use contract::{BLOCK_BYTES, Buf, Command, Completion, IoKind, Range, Slot, Status, Submission};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -25,14 +25,14 @@ pub(super) static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 pub(super) struct Zeroes(pub(super) [u8; 64 << 10]);
 
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct FileRequest {
     /// The slot that identifies the request to the worker that submitted it.
     pub(super) slot: Slot,
     pub(super) command: Command,
     pub(super) buf: Option<Buf>,
     /// Completed bytes of the range: in the journal if that comes first, then in place.
     progress: u64,
-    step: Step,
+    step: RequestStep,
     repeats: u8,
     /// The journal slot of a large atomic write, from its first system call to its last; `None` for
     /// other requests.
@@ -43,20 +43,20 @@ pub(super) struct Flight {
 
 /// The present step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum RequestStep {
     /// Moving data between the buffer and the file.
     Transfer,
     /// Making the range zero.
-    Zero(Zeroing),
+    Zero(ZeroMethod),
     /// A sync of the transferred data; the last step except for clearing the journal.
     Sync,
     /// The write of a record in the journal.
-    Journal(Record),
+    Journal(JournalStep),
 }
 
 /// The steps of a journal record, around the transfer in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Record {
+enum JournalStep {
     /// Waiting for a slot. The end of another atomic write ends the step.
     Await,
     /// Writing the data to the journal.
@@ -73,7 +73,7 @@ enum Record {
 
 /// Methods of zeroing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Zeroing {
+enum ZeroMethod {
     /// Deallocating the space (`FALLOC_FL_PUNCH_HOLE`).
     Punch = 1,
     /// Zeroing by the file system, which may keep the space allocated (`FALLOC_FL_ZERO_RANGE`).
@@ -84,20 +84,20 @@ enum Zeroing {
 
 /// A system call to make for a request, with the file that the call is made on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) target: Target,
-    pub(super) operation: Operation,
+pub(super) struct FileCall {
+    pub(super) target: TargetFile,
+    pub(super) operation: FileOperation,
 }
 
 /// A file of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum TargetFile {
     Data,
     Journal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum FileOperation {
     /// Reads `bytes` bytes at `offset` of the file to byte `at` of the request's buffer.
     Read { offset: u64, at: usize, bytes: usize },
     /// Writes `bytes` bytes from byte `at` of the request's buffer to `offset` of the file, durably
@@ -113,15 +113,18 @@ pub(super) enum Operation {
     Sync,
 }
 
-impl Flight {
+impl FileRequest {
     /// Begins a request; `Err` is the completion of a request that cannot be served.
-    pub(super) fn start(submission: Submission, shared: &Shared) -> Result<Flight, Completion> {
+    pub(super) fn start(
+        submission: Submission,
+        shared: &Shared,
+    ) -> Result<FileRequest, Completion> {
         shared.assert_aligned(&submission);
         let Submission { slot, command, buf } = submission;
         let atomic_max = shared.geometry.atomic_blocks_max;
         let refusal = match command {
-            _ if shared.is_broken() && command.kind() == Kind::Write => Status::MediaError,
-            _ if shared.geometry.read_only && command.kind() == Kind::Write => Status::ReadOnly,
+            _ if shared.is_broken() && command.kind() == IoKind::Write => Status::MediaError,
+            _ if shared.geometry.read_only && command.kind() == IoKind::Write => Status::ReadOnly,
             Command::Compare(_) | Command::CompareAndWrite(_) | Command::Commit { .. } => {
                 Status::Unsupported
             }
@@ -134,13 +137,15 @@ impl Flight {
         let granule_blocks = (shared.alignment.offset / BLOCK_BYTES) as u32;
         let step = match command {
             Command::WriteAtomic(range) if range.blocks > granule_blocks => {
-                Step::Journal(Record::Await)
+                RequestStep::Journal(JournalStep::Await)
             }
-            Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_) => Step::Transfer,
+            Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_) => {
+                RequestStep::Transfer
+            }
             Command::Discard(_) | Command::WriteZeroes { .. } => {
-                Step::Zero(shared.zeroing(command))
+                RequestStep::Zero(shared.zeroing(command))
             }
-            Command::Flush => Step::Sync,
+            Command::Flush => RequestStep::Sync,
             Command::Compare(_)
             | Command::CompareAndWrite(_)
             | Command::Commit { .. }
@@ -149,77 +154,77 @@ impl Flight {
             }
         };
         let (journal, outcome) = (None, Status::Ok);
-        Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
+        Ok(FileRequest { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
     }
 
-    /// Returns whether [`call`](Flight::call) may be called, after trying to take a slot of the
-    /// journal for a request that waits for one; `false` while all slots are in use.
+    /// Returns whether [`call`](FileRequest::call) may be called, after trying to take a slot of
+    /// the journal for a request that waits for one; `false` while all slots are in use.
     pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
-        if self.step != Step::Journal(Record::Await) {
+        if self.step != RequestStep::Journal(JournalStep::Await) {
             return true;
         }
         self.journal = shared.journal().take();
         if self.journal.is_some() {
-            self.step = Step::Journal(Record::Payload);
+            self.step = RequestStep::Journal(JournalStep::Payload);
         }
         self.journal.is_some()
     }
 
     /// Returns the next system call.
-    pub(super) fn call(&self, shared: &Shared) -> Call {
+    pub(super) fn call(&self, shared: &Shared) -> FileCall {
         match self.step {
-            Step::Journal(record) => {
+            RequestStep::Journal(record) => {
                 let operation = self.journal_operation(record, shared);
-                Call { target: Target::Journal, operation }
+                FileCall { target: TargetFile::Journal, operation }
             }
-            _ => Call { target: Target::Data, operation: self.operation(shared) },
+            _ => FileCall { target: TargetFile::Data, operation: self.operation(shared) },
         }
     }
 
-    fn journal_operation(&self, record: Record, shared: &Shared) -> Operation {
+    fn journal_operation(&self, record: JournalStep, shared: &Shared) -> FileOperation {
         let slot = self.journal.as_ref().expect("a slot was taken");
         let offset = slot.offset();
         match record {
-            Record::Await => unreachable!("it waits for a slot"),
-            Record::Payload => {
+            JournalStep::Await => unreachable!("it waits for a slot"),
+            JournalStep::Payload => {
                 let at = self.progress as usize;
                 let bytes = self.command.payload_bytes() - at;
                 let offset = offset + HEADER_BYTES as u64 + self.progress;
-                Operation::Write { offset, at, bytes, dsync: false }
+                FileOperation::Write { offset, at, bytes, dsync: false }
             }
-            Record::Header => Operation::WriteHeader { offset, dsync: false },
-            Record::Clear => {
+            JournalStep::Header => FileOperation::WriteHeader { offset, dsync: false },
+            JournalStep::Clear => {
                 let dsync = !shared.refused_dsync.load(Ordering::Relaxed);
-                Operation::WriteHeader { offset, dsync }
+                FileOperation::WriteHeader { offset, dsync }
             }
-            Record::Sync | Record::ClearSync => Operation::Sync,
+            JournalStep::Sync | JournalStep::ClearSync => FileOperation::Sync,
         }
     }
 
-    fn operation(&self, shared: &Shared) -> Operation {
+    fn operation(&self, shared: &Shared) -> FileOperation {
         let range = self.command.range().unwrap_or(Range::new(0, 0));
         let offset = range.lba * BLOCK_BYTES as u64 + self.progress;
         let left = u64::from(range.blocks) * BLOCK_BYTES as u64 - self.progress;
         let (at, bytes) = (self.progress as usize, left as usize);
         match (self.step, self.command) {
-            (Step::Transfer, Command::Read(_)) => Operation::Read { offset, at, bytes },
-            (Step::Transfer, _) => {
+            (RequestStep::Transfer, Command::Read(_)) => FileOperation::Read { offset, at, bytes },
+            (RequestStep::Transfer, _) => {
                 let dsync = self.is_forced_with_write(shared);
-                Operation::Write { offset, at, bytes, dsync }
+                FileOperation::Write { offset, at, bytes, dsync }
             }
-            (Step::Zero(Zeroing::Write), _) => {
-                Operation::WriteZeroes { offset, bytes: ZEROES.0.len().min(bytes) }
+            (RequestStep::Zero(ZeroMethod::Write), _) => {
+                FileOperation::WriteZeroes { offset, bytes: ZEROES.0.len().min(bytes) }
             }
-            (Step::Zero(Zeroing::Punch), _) => {
+            (RequestStep::Zero(ZeroMethod::Punch), _) => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                Operation::Allocate { mode, offset, bytes: left }
+                FileOperation::Allocate { mode, offset, bytes: left }
             }
-            (Step::Zero(Zeroing::ZeroRange), _) => {
+            (RequestStep::Zero(ZeroMethod::ZeroRange), _) => {
                 let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-                Operation::Allocate { mode, offset, bytes: left }
+                FileOperation::Allocate { mode, offset, bytes: left }
             }
-            (Step::Sync, _) => Operation::Sync,
-            (Step::Journal(_), _) => unreachable!("that is the journal's"),
+            (RequestStep::Sync, _) => FileOperation::Sync,
+            (RequestStep::Journal(_), _) => unreachable!("that is the journal's"),
         }
     }
 
@@ -231,10 +236,14 @@ impl Flight {
             return self.fail(status, shared);
         }
         match self.step {
-            Step::Journal(record) => return self.advance_record(record, result as usize, shared),
-            Step::Sync => return self.succeed(),
-            Step::Zero(Zeroing::Punch | Zeroing::ZeroRange) => self.progress = self.range_bytes(),
-            Step::Transfer | Step::Zero(Zeroing::Write) => {
+            RequestStep::Journal(record) => {
+                return self.advance_record(record, result as usize, shared);
+            }
+            RequestStep::Sync => return self.succeed(),
+            RequestStep::Zero(ZeroMethod::Punch | ZeroMethod::ZeroRange) => {
+                self.progress = self.range_bytes()
+            }
+            RequestStep::Transfer | RequestStep::Zero(ZeroMethod::Write) => {
                 if !self.go_on(result as u64, shared) {
                     return self.fail(Status::MediaError, shared);
                 }
@@ -243,9 +252,9 @@ impl Flight {
         if self.progress < self.range_bytes() {
             return None;
         }
-        let synced = self.step == Step::Transfer && self.is_forced_with_write(shared);
+        let synced = self.step == RequestStep::Transfer && self.is_forced_with_write(shared);
         if self.is_forced() && !synced {
-            self.step = Step::Sync;
+            self.step = RequestStep::Sync;
             return None;
         }
         self.succeed()
@@ -263,11 +272,16 @@ impl Flight {
         moved
     }
 
-    fn advance_record(&mut self, record: Record, count: usize, shared: &Shared) -> Option<Status> {
+    fn advance_record(
+        &mut self,
+        record: JournalStep,
+        count: usize,
+        shared: &Shared,
+    ) -> Option<Status> {
         let short = count < HEADER_BYTES;
         self.step = match record {
-            Record::Await => unreachable!("it waits for a slot"),
-            Record::Payload => {
+            JournalStep::Await => unreachable!("it waits for a slot"),
+            JournalStep::Payload => {
                 if !self.go_on(count as u64, shared) {
                     return self.fail(Status::MediaError, shared);
                 }
@@ -275,20 +289,20 @@ impl Flight {
                     return None;
                 }
                 self.seal(shared);
-                Step::Journal(Record::Header)
+                RequestStep::Journal(JournalStep::Header)
             }
-            Record::Header | Record::Clear if short => {
+            JournalStep::Header | JournalStep::Clear if short => {
                 return self.fail(Status::MediaError, shared);
             }
-            Record::Header => Step::Journal(Record::Sync),
-            Record::Sync => {
+            JournalStep::Header => RequestStep::Journal(JournalStep::Sync),
+            JournalStep::Sync => {
                 self.progress = 0;
-                Step::Transfer
+                RequestStep::Transfer
             }
-            Record::Clear if shared.refused_dsync.load(Ordering::Relaxed) => {
-                Step::Journal(Record::ClearSync)
+            JournalStep::Clear if shared.refused_dsync.load(Ordering::Relaxed) => {
+                RequestStep::Journal(JournalStep::ClearSync)
             }
-            Record::Clear | Record::ClearSync => return Some(self.outcome),
+            JournalStep::Clear | JournalStep::ClearSync => return Some(self.outcome),
         };
         None
     }
@@ -305,7 +319,7 @@ impl Flight {
     fn succeed(&mut self) -> Option<Status> {
         let Some(slot) = &mut self.journal else { return Some(Status::Ok) };
         slot.clear();
-        self.step = Step::Journal(Record::Clear);
+        self.step = RequestStep::Journal(JournalStep::Clear);
         None
     }
 
@@ -314,15 +328,15 @@ impl Flight {
     /// recovered it.
     fn fail(&mut self, status: Status, shared: &Shared) -> Option<Status> {
         match (self.step, &mut self.journal) {
-            (Step::Journal(Record::Clear | Record::ClearSync), _) => {
+            (RequestStep::Journal(JournalStep::Clear | JournalStep::ClearSync), _) => {
                 shared.journal().broken.store(true, Ordering::Relaxed);
                 Some(Status::MediaError)
             }
-            (_, None) | (Step::Journal(Record::Payload), _) => Some(status),
+            (_, None) | (RequestStep::Journal(JournalStep::Payload), _) => Some(status),
             (_, Some(slot)) => {
                 slot.clear();
                 self.outcome = status;
-                self.step = Step::Journal(Record::Clear);
+                self.step = RequestStep::Journal(JournalStep::Clear);
                 None
             }
         }
@@ -367,17 +381,18 @@ impl Flight {
                 self.repeats += 1;
                 None
             }
-            (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL, Step::Zero(zeroing))
-                if zeroing != Zeroing::Write =>
+            (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL, RequestStep::Zero(zeroing))
+                if zeroing != ZeroMethod::Write =>
             {
                 shared.refused_zeroing.fetch_or(zeroing as u8, Ordering::Relaxed);
-                self.step = Step::Zero(shared.zeroing(self.command));
+                self.step = RequestStep::Zero(shared.zeroing(self.command));
                 None
             }
             // Others may have been refused meanwhile; what was sent before still comes back so.
-            (Errno::OPNOTSUPP, Step::Transfer | Step::Journal(Record::Clear))
-                if self.is_forced() && self.repeats < REPEATS_MAX =>
-            {
+            (
+                Errno::OPNOTSUPP,
+                RequestStep::Transfer | RequestStep::Journal(JournalStep::Clear),
+            ) if self.is_forced() && self.repeats < REPEATS_MAX => {
                 self.repeats += 1;
                 shared.refused_dsync.store(true, Ordering::Relaxed);
                 None
@@ -389,10 +404,10 @@ impl Flight {
 
 impl Shared {
     /// Returns the file that a call uses.
-    pub(super) fn target(&self, target: Target) -> BorrowedFd<'_> {
+    pub(super) fn target(&self, target: TargetFile) -> BorrowedFd<'_> {
         match target {
-            Target::Data => self.file.as_fd(),
-            Target::Journal => self.journal().file.as_fd(),
+            TargetFile::Data => self.file.as_fd(),
+            TargetFile::Journal => self.journal().file.as_fd(),
         }
     }
 
@@ -407,14 +422,14 @@ impl Shared {
     }
 
     /// Returns the best way to carry out a zeroing command that the file has not refused.
-    fn zeroing(&self, command: Command) -> Zeroing {
+    fn zeroing(&self, command: Command) -> ZeroMethod {
         let refused = self.refused_zeroing.load(Ordering::Relaxed);
         let preferred = match command {
-            Command::Discard(_) => [Zeroing::Punch, Zeroing::ZeroRange],
-            _ => [Zeroing::ZeroRange, Zeroing::Punch],
+            Command::Discard(_) => [ZeroMethod::Punch, ZeroMethod::ZeroRange],
+            _ => [ZeroMethod::ZeroRange, ZeroMethod::Punch],
         };
         let allowed = preferred.into_iter().find(|zeroing| *zeroing as u8 & refused == 0);
-        allowed.unwrap_or(Zeroing::Write)
+        allowed.unwrap_or(ZeroMethod::Write)
     }
 
     /// Panics unless the submission keeps the contract and this volume's granularity.

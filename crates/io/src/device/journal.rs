@@ -40,7 +40,7 @@ const MAGIC_CRC: [u8; 8] = *b"nfjrnl01";
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) file: OwnedFd,
-    places: [Place; SLOTS],
+    places: [SlotCell; SLOTS],
     /// The sequence number of the next record.
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
@@ -72,14 +72,14 @@ impl JournalSlot {
 /// The place of a journal's slot while no thread uses it. Taking and giving back never wait: the
 /// thread that has taken the slot is alone with its place.
 #[derive(Debug)]
-struct Place {
+struct SlotCell {
     is_free: AtomicBool,
     slot: TryLock<Option<JournalSlot>>,
 }
 
-impl Place {
-    fn of(slot: JournalSlot) -> Place {
-        Place { is_free: AtomicBool::new(true), slot: TryLock::new(Some(slot)) }
+impl SlotCell {
+    fn of(slot: JournalSlot) -> SlotCell {
+        SlotCell { is_free: AtomicBool::new(true), slot: TryLock::new(Some(slot)) }
     }
 
     fn take(&self) -> Option<JournalSlot> {
@@ -118,7 +118,7 @@ impl Journal {
         let mut headers = headers.into_iter();
         let place = |index| {
             let header = headers.next().expect("a header for each slot");
-            Place::of(JournalSlot { index, header })
+            SlotCell::of(JournalSlot { index, header })
         };
         Journal {
             places: std::array::from_fn(place),
@@ -131,7 +131,7 @@ impl Journal {
 
     /// Takes a slot; returns `None` while all are in use.
     pub(super) fn take(&self) -> Option<JournalSlot> {
-        self.places.iter().find_map(Place::take)
+        self.places.iter().find_map(SlotCell::take)
     }
 
     pub(super) fn give(&self, slot: JournalSlot) {
@@ -141,7 +141,7 @@ impl Journal {
     /// Fills the slot's header for this data of `range`.
     pub(super) fn seal(&self, slot: &mut JournalSlot, range: Range, data: &[u8]) {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        let record = Record { sequence, range, inode: self.inode };
+        let record = JournalRecord { sequence, range, inode: self.inode };
         slot.clear();
         record.seal(slot.header.prefix_mut(RECORD_BYTES), data);
     }
@@ -149,15 +149,15 @@ impl Journal {
 
 /// The contents of a journal slot's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Record {
+struct JournalRecord {
     sequence: u64,
     range: Range,
     inode: u64,
 }
 
-impl Record {
-    /// Writes the header: magic, sequence, inode, first block, blocks, CRC-32C over all of these and
-    /// the data, hash of the data; little-endian.
+impl JournalRecord {
+    /// Writes the header: magic, sequence, inode, first block, blocks, CRC-32C over all of these
+    /// and the data, hash of the data; little-endian.
     fn seal(&self, header: &mut [u8], data: &[u8]) {
         header[..8].copy_from_slice(&MAGIC);
         header[8..16].copy_from_slice(&self.sequence.to_le_bytes());
@@ -170,10 +170,10 @@ impl Record {
     }
 
     /// Parses a slot's header without checking the checksum; `None` if it has no record.
-    fn parse(header: &[u8]) -> Option<Record> {
+    fn parse(header: &[u8]) -> Option<JournalRecord> {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let range = Range::new(word(24), word(32) as u32);
-        let record = Record { sequence: word(8), range, inode: word(16) };
+        let record = JournalRecord { sequence: word(8), range, inode: word(16) };
         [MAGIC, MAGIC_CRC].iter().any(|magic| header[..8] == *magic).then_some(record)
     }
 
@@ -192,12 +192,12 @@ fn checksum(header: &[u8], data: &[u8]) -> u64 {
 }
 
 /// A file with blocking transfers and syncs, for recovery.
-pub(super) struct Plain<'a> {
+pub(super) struct BlockingFile<'a> {
     pub(super) file: &'a OwnedFd,
     pub(super) path: &'a Path,
 }
 
-impl Plain<'_> {
+impl BlockingFile<'_> {
     fn failed(&self, what: &str, error: impl Into<std::io::Error>) -> Error {
         Error::system(format!("cannot {what} {}", self.path.display()), error)
     }
@@ -269,7 +269,7 @@ pub(super) fn has_records(path: &Path) -> bool {
     (0..SLOTS).any(|index| {
         let mut header = [0; RECORD_BYTES];
         let offset = offset_of(index);
-        file.read_exact_at(&mut header, offset).is_ok() && Record::parse(&header).is_some()
+        file.read_exact_at(&mut header, offset).is_ok() && JournalRecord::parse(&header).is_some()
     })
 }
 
@@ -281,19 +281,19 @@ pub(super) fn has_records(path: &Path) -> bool {
 pub(super) fn recover(
     journal: OwnedFd,
     journal_path: &Path,
-    data: &Plain<'_>,
+    data: &BlockingFile<'_>,
     inode: u64,
     blocks: u64,
 ) -> Result<(Journal, usize), Error> {
-    let plain = Plain { file: &journal, path: journal_path };
+    let plain = BlockingFile { file: &journal, path: journal_path };
     let mut headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
-    let mut found: Vec<(Record, usize)> = Vec::new();
+    let mut found: Vec<(JournalRecord, usize)> = Vec::new();
     let mut used = Vec::new();
     let mut payload: Option<Buf> = None;
     for (index, header) in headers.iter_mut().enumerate() {
         let offset = offset_of(index);
         plain.read(header.bytes_mut(), offset)?;
-        let Some(record) = Record::parse(header.bytes()) else { continue };
+        let Some(record) = JournalRecord::parse(header.bytes()) else { continue };
         used.push(index);
         let range = record.range;
         if range.bytes() > PAYLOAD_BYTES_MAX || !range.fits(blocks) {
@@ -302,7 +302,7 @@ pub(super) fn recover(
         let payload = recovery_buf(&mut payload)?;
         let target = payload.prefix_mut(range.bytes());
         plain.read(target, offset + HEADER_BYTES as u64)?;
-        if Record::is_whole(header.bytes(), target) {
+        if JournalRecord::is_whole(header.bytes(), target) {
             found.push((record, index));
         }
     }

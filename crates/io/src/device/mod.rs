@@ -1,8 +1,8 @@
 //! Devices on files: regular files and block devices, through the ring or through threads.
 //!
 //! A [`FileVolume`] is opened once; each worker opens a queue to it. Queues take whole granules
-//! only ([`FileVolume::granularity_bytes`]). `flash::Exclusive` around them serves finer requests,
-//! and keeps blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
+//! only ([`FileVolume::granularity_bytes`]). `flash::ExclusiveQueue` around them serves finer
+//! requests, and keeps blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
 
 mod align;
 mod blocking;
@@ -17,7 +17,7 @@ mod queue;
 mod resize;
 mod threads;
 
-pub use blocking::Blocking;
+pub use blocking::BlockingVolume;
 pub use disk::disk_identity;
 pub use file::{FileOptions, FileVolume};
 pub use queue::FileQueue;

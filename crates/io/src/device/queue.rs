@@ -11,7 +11,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::io::ReadWriteFlags;
 
 use super::file::FileVolume;
-use super::flight::{Flight, Operation, Target, ZEROES};
+use super::flight::{FileOperation, FileRequest, TargetFile, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Owner, Ring, RingEvent};
 
@@ -30,8 +30,8 @@ pub struct FileQueue {
     ring: Ring,
     owner: Owner,
     /// The file's place in the ring's table of registered files.
-    place: Place,
-    flights: SlotTable<Flight>,
+    place: FileRegistration,
+    flights: SlotTable<FileRequest>,
     refused: Vec<Completion>,
     /// Results of system calls that were made at once.
     made: Vec<(Slot, i32)>,
@@ -44,7 +44,7 @@ pub struct FileQueue {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FileRegistration {
     /// The file is not registered yet.
     Unknown,
     /// The file's index in the table. A request by the index need not count the file's users.
@@ -66,7 +66,7 @@ impl FileQueue {
             volume: volume.clone(),
             ring: ring.clone(),
             owner,
-            place: Place::Unknown,
+            place: FileRegistration::Unknown,
             flights: SlotTable::new(depth),
             refused: Vec::with_capacity(depth),
             made: Vec::with_capacity(depth),
@@ -106,17 +106,18 @@ impl FileQueue {
             self.made_bytes += result.max(0) as usize;
             return;
         }
-        if self.place == Place::Unknown {
+        if self.place == FileRegistration::Unknown {
             // Late, because the sockets make the table.
-            self.place =
-                match self.ring.register_device_file(self.owner, Some(shared.target(Target::Data)))
-                {
-                    Some(place) => Place::Registered(place as i32),
-                    None => Place::Nowhere,
-                };
+            self.place = match self
+                .ring
+                .register_device_file(self.owner, Some(shared.target(TargetFile::Data)))
+            {
+                Some(place) => FileRegistration::Registered(place as i32),
+                None => FileRegistration::Nowhere,
+            };
         }
         let entry = match (call.target, self.place) {
-            (Target::Data, Place::Registered(place)) => {
+            (TargetFile::Data, FileRegistration::Registered(place)) => {
                 let entry = entry(&self.ring, types::Fd(place), call.operation, flight);
                 entry.flags(squeue::Flags::FIXED_FILE)
             }
@@ -134,27 +135,32 @@ impl FileQueue {
 }
 
 /// Makes a transfer or a sync of a file in memory at once, and returns its result as the ring does;
-/// `None` for another call. The kernel has no way to begin a transfer of such a file without waiting
-/// for its end, so the ring would hand it to a thread of the same core.
-fn make(file: BorrowedFd<'_>, operation: Operation, flight: &mut Flight) -> Option<i32> {
+/// `None` for another call. The kernel has no way to begin a transfer of such a file without
+/// waiting for its end, so the ring would hand it to a thread of the same core.
+fn make(file: BorrowedFd<'_>, operation: FileOperation, flight: &mut FileRequest) -> Option<i32> {
     let made = match operation {
-        Operation::Read { offset, at, bytes } => {
+        FileOperation::Read { offset, at, bytes } => {
             let buf = flight.buf.as_mut().expect("a read has a buffer");
             rustix::io::pread(file, &mut buf.prefix_mut(at + bytes)[at..], offset)
         }
-        Operation::Write { offset, at, bytes, .. } => {
+        FileOperation::Write { offset, at, bytes, .. } => {
             let buf = flight.buf.as_ref().expect("a write has a buffer");
             rustix::io::pwrite(file, &buf.bytes()[at..at + bytes], offset)
         }
-        Operation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+        FileOperation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
         _ => return None,
     };
     Some(made.map_or_else(|errno| -errno.raw_os_error(), |count| count as i32))
 }
 
-fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) -> squeue::Entry {
+fn entry(
+    ring: &Ring,
+    fd: types::Fd,
+    operation: FileOperation,
+    flight: &mut FileRequest,
+) -> squeue::Entry {
     match operation {
-        Operation::Read { offset, at, bytes } => {
+        FileOperation::Read { offset, at, bytes } => {
             let buf = flight.buf.as_mut().expect("a read has a buffer");
             let target = &mut buf.prefix_mut(at + bytes)[at..];
             let (pointer, len) = (target.as_mut_ptr(), bytes as u32);
@@ -164,7 +170,7 @@ fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) 
                 opcode::Read::new(fd, pointer, len).offset(offset).build()
             }
         }
-        Operation::Write { offset, at, bytes, dsync } => {
+        FileOperation::Write { offset, at, bytes, dsync } => {
             let buf = flight.buf.as_ref().expect("a write has a buffer");
             let source = &buf.bytes()[at..at + bytes];
             let (pointer, len) = (source.as_ptr(), bytes as u32);
@@ -176,19 +182,19 @@ fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) 
                 opcode::Write::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
             }
         }
-        Operation::WriteHeader { offset, dsync } => {
+        FileOperation::WriteHeader { offset, dsync } => {
             let header = flight.journal_header()[..HEADER_BYTES].as_ptr();
             let flags = if dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             let entry = opcode::Write::new(fd, header, HEADER_BYTES as u32).offset(offset);
             entry.rw_flags(flags.bits() as i32).build()
         }
-        Operation::WriteZeroes { offset, bytes } => {
+        FileOperation::WriteZeroes { offset, bytes } => {
             opcode::Write::new(fd, ZEROES.0.as_ptr(), bytes as u32).offset(offset).build()
         }
-        Operation::Allocate { mode, offset, bytes } => {
+        FileOperation::Allocate { mode, offset, bytes } => {
             opcode::Fallocate::new(fd, bytes).offset(offset).mode(mode.bits() as i32).build()
         }
-        Operation::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        FileOperation::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
     }
 }
 
@@ -203,7 +209,7 @@ impl Device for FileQueue {
 
     fn submit(&mut self, _now: Instant, submission: Submission) {
         assert!(self.room() > 0, "more submissions than the device has room for");
-        match Flight::start(submission, &self.volume.shared) {
+        match FileRequest::start(submission, &self.volume.shared) {
             Ok(flight) => {
                 let slot = self.flights.insert(flight).expect("room was checked");
                 self.push(slot);
@@ -244,7 +250,7 @@ impl Device for FileQueue {
 impl Drop for FileQueue {
     /// Removes the file from the ring's table, which would keep it open and locked.
     fn drop(&mut self) {
-        if let Place::Registered(_) = self.place {
+        if let FileRegistration::Registered(_) = self.place {
             self.ring.register_device_file(self.owner, None);
         }
     }
@@ -317,11 +323,14 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let bare = Ring::new().unwrap();
         let mut queue = FileQueue::open(&volume, &bare, Owner::device(0));
-        assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Nowhere));
+        assert_eq!((flush(&mut queue), queue.place), (Status::Ok, FileRegistration::Nowhere));
         let shared = Ring::new().unwrap();
         let config = SocketsConfig { connections_max: 10, ..SocketsConfig::default() };
         let _sockets = Sockets::new(&shared, config).unwrap();
         let mut queue = FileQueue::open(&volume, &shared, Owner::device(1));
-        assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Registered(11)));
+        assert_eq!(
+            (flush(&mut queue), queue.place),
+            (Status::Ok, FileRegistration::Registered(11))
+        );
     }
 }

@@ -10,7 +10,7 @@ use contract::{Completion, Device, Geometry, Instant, Submission};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::file::{FileVolume, Shared};
-use super::flight::{Call, Flight, Operation, ZEROES};
+use super::flight::{FileCall, FileOperation, FileRequest, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Error, Waker};
 
@@ -22,10 +22,10 @@ const JOURNAL_WAIT: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub struct ThreadedQueue {
     volume: FileVolume,
-    desk: Arc<Desk>,
+    desk: Arc<PoolQueue>,
     threads: Vec<JoinHandle<()>>,
     /// Submitted requests, which the next kick gives to the threads.
-    submitted: Vec<Flight>,
+    submitted: Vec<FileRequest>,
     refused: Vec<Completion>,
     /// Requests that were submitted and not completed.
     outstanding: usize,
@@ -33,7 +33,7 @@ pub struct ThreadedQueue {
 
 /// Requests and completions between the worker and the pool's threads.
 #[derive(Debug, Default)]
-struct Desk {
+struct PoolQueue {
     state: Mutex<State>,
     /// Signalled when there is work, or when the threads must end.
     work: Condvar,
@@ -41,12 +41,12 @@ struct Desk {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Flight>,
+    waiting: VecDeque<FileRequest>,
     done: Vec<Completion>,
     closed: bool,
 }
 
-impl Desk {
+impl PoolQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("a thread of the device panicked")
     }
@@ -66,7 +66,7 @@ impl ThreadedQueue {
     pub fn open(volume: &FileVolume, threads: usize, waker: Waker) -> Result<ThreadedQueue, Error> {
         assert!(threads > 0, "somebody must do the work");
         let depth = ThreadedQueue::DEPTH;
-        let desk = Arc::new(Desk::default());
+        let desk = Arc::new(PoolQueue::default());
         desk.lock().waiting.reserve(depth);
         desk.lock().done.reserve(depth);
         let mut queue = ThreadedQueue {
@@ -90,7 +90,7 @@ impl ThreadedQueue {
 }
 
 /// Runs one of the threads: takes and carries out requests until the queue is closed.
-fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
+fn serve(shared: &Shared, desk: &PoolQueue, waker: &Waker) {
     loop {
         let mut state = desk.lock();
         let mut flight = loop {
@@ -123,27 +123,31 @@ fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
 
 /// Makes a system call of a request and waits for it. Returns the number of bytes that it moved,
 /// which is zero for calls that move none.
-pub(super) fn make(call: Call, flight: &mut Flight, shared: &Shared) -> Result<usize, Errno> {
+pub(super) fn make(
+    call: FileCall,
+    flight: &mut FileRequest,
+    shared: &Shared,
+) -> Result<usize, Errno> {
     let file = shared.target(call.target);
     match call.operation {
-        Operation::Read { offset, at, bytes } => {
+        FileOperation::Read { offset, at, bytes } => {
             let buf = flight.buf.as_mut().expect("a read has a buffer");
             rustix::io::pread(file, &mut buf.prefix_mut(at + bytes)[at..], offset)
         }
-        Operation::Write { offset, at, bytes, dsync } => {
+        FileOperation::Write { offset, at, bytes, dsync } => {
             let buf = flight.buf.as_ref().expect("a write has a buffer");
             write(file, &buf.bytes()[at..at + bytes], offset, dsync)
         }
-        Operation::WriteHeader { offset, dsync } => {
+        FileOperation::WriteHeader { offset, dsync } => {
             write(file, &flight.journal_header()[..HEADER_BYTES], offset, dsync)
         }
-        Operation::WriteZeroes { offset, bytes } => {
+        FileOperation::WriteZeroes { offset, bytes } => {
             rustix::io::pwrite(file, &ZEROES.0[..bytes], offset)
         }
-        Operation::Allocate { mode, offset, bytes } => {
+        FileOperation::Allocate { mode, offset, bytes } => {
             rustix::fs::fallocate(file, mode, offset, bytes).map(|()| 0)
         }
-        Operation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+        FileOperation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
     }
 }
 
@@ -168,7 +172,7 @@ impl Device for ThreadedQueue {
     fn submit(&mut self, _now: Instant, submission: Submission) {
         assert!(self.room() > 0, "more submissions than the device has room for");
         self.outstanding += 1;
-        match Flight::start(submission, &self.volume.shared) {
+        match FileRequest::start(submission, &self.volume.shared) {
             Ok(flight) => self.submitted.push(flight),
             Err(refused) => self.refused.push(refused),
         }

@@ -3,16 +3,16 @@
 use rustix::event::epoll::EventFlags;
 
 use crate::sendblock::SendBlock;
-use crate::sockets::{Conn, Place, Target};
+use crate::sockets::{Conn, ConnState, ReceiveTarget};
 
 /// The epoll interface's state of one connection.
-pub struct EpollPlace {
+pub struct EpollConnState {
     /// The events that the kernel has reported and that still hold. `IN`: bytes may have arrived;
     /// cleared by a receive that takes less than it could. `OUT`: the socket may accept bytes;
     /// cleared by a partial send. `RDHUP`: the stream's end or an error follows the bytes.
     pub(super) state: EventFlags,
     /// The caller's buffer for the payload that comes next; `None` if no payload is expected.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<ReceiveTarget>,
     /// Number of bounded receives that may still come without a payload before receives are
     /// unbounded again.
     pub(super) patience: u8,
@@ -28,11 +28,11 @@ pub struct EpollPlace {
     pub(super) sealed: Option<(Box<SendBlock>, usize)>,
 }
 
-impl Default for EpollPlace {
+impl Default for EpollConnState {
     fn default() -> Self {
         let (is_resting, is_in_line) = (false, false);
         let state = EventFlags::empty();
-        EpollPlace {
+        EpollConnState {
             state,
             target: None,
             patience: 0,
@@ -44,7 +44,7 @@ impl Default for EpollPlace {
     }
 }
 
-impl EpollPlace {
+impl EpollConnState {
     /// Returns whether the kernel has reported the stream's end or an error.
     pub(super) fn is_ending(&self) -> bool {
         self.state.contains(EventFlags::RDHUP)
@@ -58,7 +58,7 @@ impl EpollPlace {
     }
 }
 
-impl Place for EpollPlace {
+impl ConnState for EpollConnState {
     fn vacate(&mut self) {
         assert!(self.target.is_none(), "the buffer that was to be filled is returned");
         self.state = EventFlags::empty();
@@ -85,7 +85,7 @@ impl Place for EpollPlace {
 }
 
 /// Returns whether to receive from the connection now: it is readable, being read and not resting.
-pub(super) fn wants_receive(conn: &Conn<EpollPlace>) -> bool {
+pub(super) fn wants_receive(conn: &Conn<EpollConnState>) -> bool {
     let place = &conn.kernel;
     let is_free = !place.is_resting || place.target.is_some();
     conn.is_read() && place.state.contains(EventFlags::IN) && is_free

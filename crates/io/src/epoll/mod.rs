@@ -13,20 +13,23 @@ mod token;
 
 use std::os::fd::OwnedFd;
 
-use contract::{Buf, CloseReason, ConnId, Happening};
+use contract::{Buf, CloseReason, ConnId, ServerEvent};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use self::conn::EpollPlace;
+use self::conn::EpollConnState;
 pub use self::reactor::EpollReactor;
-use self::receive::{Receiver, Table, release_target};
+use self::receive::{EpollConnTable, Receiver, release_target};
 use self::sendmsg::{send_block, send_rest};
 use self::token::Token;
 use crate::endpoint::hang_up_reason;
 use crate::sendblock::SendBlock;
-use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Receive, Target};
-use crate::spread::Arrival;
+use crate::sockets::{
+    ACCEPT_PAUSE, Accept, ConnectionLifecycle, ConnectionPhase, Kernel, Listeners, Receive,
+    ReceiveTarget,
+};
+use crate::spread::AcceptedConnection;
 use crate::{Endpoint, Error, Listener, SocketsConfig};
 
 /// Maximum number of receives in one turn of a worker, over all its connections.
@@ -49,7 +52,12 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    fn handle(&mut self, table: &mut Table, listeners: &mut Listeners, event: epoll::Event) {
+    fn handle(
+        &mut self,
+        table: &mut EpollConnTable,
+        listeners: &mut Listeners,
+        event: epoll::Event,
+    ) {
         match Token::from_data(event.data) {
             Token::Waker => {}
             Token::Listener(n) => {
@@ -64,16 +72,16 @@ impl Epoll {
 
     /// Handles the events that epoll has reported for a connection: its dial's result, bytes, room
     /// for bytes, or its end.
-    fn changed(&mut self, table: &mut Table, id: ConnId, flags: epoll::EventFlags) {
+    fn changed(&mut self, table: &mut EpollConnTable, id: ConnId, flags: epoll::EventFlags) {
         use epoll::EventFlags as E;
         let Some(conn) = table.find(id) else { return };
-        if conn.phase == Phase::Dialling {
+        if conn.phase == ConnectionPhase::Dialling {
             if !flags.intersects(E::OUT | E::ERR | E::HUP) {
                 return;
             }
             let result = rustix::net::sockopt::socket_error(conn.socket()).and_then(|r| r);
             let is_open = self.connected(table, id.index, result.map_err(Errno::raw_os_error));
-            if !is_open && table[id.index].phase != Phase::Greeting {
+            if !is_open && table[id.index].phase != ConnectionPhase::Greeting {
                 return;
             }
         }
@@ -91,7 +99,7 @@ impl Epoll {
     }
 
     /// Accepts the connections that wait at the listeners, unless accepting is paused.
-    fn accept(&mut self, table: &Table, listeners: &mut Listeners) {
+    fn accept(&mut self, table: &EpollConnTable, listeners: &mut Listeners) {
         if listeners.is_held || listeners.again.is_some_and(|at| at > table.now) {
             return;
         }
@@ -101,10 +109,10 @@ impl Epoll {
                 let own = listening.listener.as_ref().filter(|_| listening.is_active);
                 let Some(own) = own else { break };
                 match rustix::net::accept_with(&own.socket, SocketFlags::CLOEXEC) {
-                    Ok(_turned_away) if listening.refuses => Happening::RefusedDrained.count(),
+                    Ok(_turned_away) if listening.refuses => ServerEvent::RefusedDrained.count(),
                     Ok(socket) => {
                         let listener = listening.id;
-                        let arrival = Arrival::new(socket, listener);
+                        let arrival = AcceptedConnection::new(socket, listener);
                         listeners.accepted.push(arrival);
                     }
                     Err(Errno::AGAIN) => listening.is_active = false,
@@ -122,7 +130,7 @@ impl Epoll {
 
     /// Seals a TLS connection's queued frames, and sends the resulting records after the remainder
     /// of records that were sealed before.
-    fn flush_sealed(&mut self, table: &mut Table, index: u32) {
+    fn flush_sealed(&mut self, table: &mut EpollConnTable, index: u32) {
         let (block, mut taken) = match table[index].kernel.sealed.take() {
             Some(begun) => begun,
             None => {
@@ -158,7 +166,7 @@ impl Epoll {
     }
 
     /// Notes that the kernel has taken `bytes` more bytes of the connection's queued frames.
-    fn sent(&mut self, table: &mut Table, index: u32, bytes: usize) {
+    fn sent(&mut self, table: &mut EpollConnTable, index: u32, bytes: usize) {
         let conn = &mut table[index];
         conn.unsent -= bytes;
         conn.kernel.taken += bytes;
@@ -189,7 +197,12 @@ impl Kernel for Epoll {
         })
     }
 
-    fn register(&mut self, table: &Table, index: u32, socket: &OwnedFd) -> std::io::Result<()> {
+    fn register(
+        &mut self,
+        table: &EpollConnTable,
+        index: u32,
+        socket: &OwnedFd,
+    ) -> std::io::Result<()> {
         Ok(self.reactor.watch_stream(socket, Token::Conn(table.id(index)))?)
     }
 
@@ -199,7 +212,7 @@ impl Kernel for Epoll {
 
     fn connect(
         &mut self,
-        table: &mut Table,
+        table: &mut EpollConnTable,
         socket: OwnedFd,
         server: &Endpoint,
     ) -> Result<u32, Errno> {
@@ -214,10 +227,10 @@ impl Kernel for Epoll {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(errno),
         }
-        self.place(table, socket, Phase::Dialling).map_err(|_refused| Errno::MFILE)
+        self.place(table, socket, ConnectionPhase::Dialling).map_err(|_refused| Errno::MFILE)
     }
 
-    fn poll(&mut self, table: &mut Table, listeners: &mut Listeners) {
+    fn poll(&mut self, table: &mut EpollConnTable, listeners: &mut Listeners) {
         let mut reported = std::mem::take(&mut self.reported);
         self.reactor.drain(&mut reported);
         for event in reported.drain(..) {
@@ -234,7 +247,7 @@ impl Kernel for Epoll {
         }
     }
 
-    fn flush(&mut self, table: &mut Table, index: u32) {
+    fn flush(&mut self, table: &mut EpollConnTable, index: u32) {
         if table[index].secured.is_some() {
             return self.flush_sealed(table, index);
         }
@@ -261,7 +274,7 @@ impl Kernel for Epoll {
         self.after_send(table, index);
     }
 
-    fn cancel(&mut self, table: &mut Table, index: u32) {
+    fn cancel(&mut self, table: &mut EpollConnTable, index: u32) {
         release_target(table, index);
     }
 
@@ -274,13 +287,18 @@ impl Kernel for Epoll {
 }
 
 impl Receive for Epoll {
-    type Place = EpollPlace;
+    type ConnState = EpollConnState;
 
     fn give(&mut self, buf: Buf) {
         self.receiver.give(buf);
     }
 
-    fn receive_into(&mut self, table: &mut Table, index: u32, target: Target) -> Result<(), Buf> {
+    fn receive_into(
+        &mut self,
+        table: &mut EpollConnTable,
+        index: u32,
+        target: ReceiveTarget,
+    ) -> Result<(), Buf> {
         if table[index].kernel.target.is_some() {
             return Err(target.buf);
         }
@@ -289,16 +307,16 @@ impl Receive for Epoll {
         Ok(())
     }
 
-    fn start_bounded(&mut self, table: &mut Table, index: u32) {
+    fn start_bounded(&mut self, table: &mut EpollConnTable, index: u32) {
         table[index].kernel.patience = 1;
         self.receiver.rest(table, index);
     }
 
-    fn start(&mut self, table: &mut Table, index: u32) {
+    fn start(&mut self, table: &mut EpollConnTable, index: u32) {
         self.receiver.line_up(table, index);
     }
 
-    fn stop(&mut self, table: &mut Table, index: u32, was_read: bool) {
+    fn stop(&mut self, table: &mut EpollConnTable, index: u32, was_read: bool) {
         release_target(table, index);
         let conn = &table[index];
         if was_read && conn.is_live() && conn.kernel.is_ending() {
@@ -307,7 +325,7 @@ impl Receive for Epoll {
         }
     }
 
-    fn end_turn(&mut self, table: &mut Table) {
+    fn end_turn(&mut self, table: &mut EpollConnTable) {
         self.receiver.end_rests(table);
     }
 }

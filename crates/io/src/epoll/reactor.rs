@@ -9,7 +9,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::token::Token;
-use crate::reactor::Bell;
+use crate::reactor::ReadyDescriptor;
 use crate::{Error, Reactor, Waker};
 
 /// Maximum number of events that one `epoll_wait` returns; the remaining events are returned by the
@@ -115,10 +115,10 @@ impl Reactor for EpollReactor {
         self.waker.clone()
     }
 
-    fn bell(&self) -> Result<Bell, Error> {
+    fn bell(&self) -> Result<ReadyDescriptor, Error> {
         let again = self.inner.epoll.try_clone();
         let fd = again.map_err(|e| Error::system("cannot copy a descriptor", e))?;
-        Ok(Bell { fd, is_counter: false })
+        Ok(ReadyDescriptor { fd, is_counter: false })
     }
 }
 

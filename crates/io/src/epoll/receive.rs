@@ -9,12 +9,12 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recv, recvmsg};
 
-use super::conn::{EpollPlace, wants_receive};
-use crate::sockets::{LOOK_BYTES, PATIENCE, Phase, Target};
+use super::conn::{EpollConnState, wants_receive};
+use crate::sockets::{ConnectionPhase, LOOK_BYTES, PATIENCE, ReceiveTarget};
 use crate::{Error, SocketsConfig, carve};
 
 /// The table of a worker's connections over epoll.
-pub(super) type Table = crate::sockets::Table<EpollPlace>;
+pub(super) type EpollConnTable = crate::sockets::ConnTable<EpollConnState>;
 
 /// The receives of a worker's sockets.
 pub(super) struct Receiver {
@@ -53,7 +53,7 @@ impl Receiver {
 
     /// Appends a readable connection to the queue of connections to receive from, unless it is
     /// queued already.
-    pub(super) fn line_up(&mut self, table: &mut Table, index: u32) {
+    pub(super) fn line_up(&mut self, table: &mut EpollConnTable, index: u32) {
         let conn = &mut table[index];
         if wants_receive(conn) && !std::mem::replace(&mut conn.kernel.is_in_line, true) {
             self.line.push_back(index);
@@ -62,7 +62,10 @@ impl Receiver {
 
     /// Receives once from the first connection in line. Returns the connection's index, and the
     /// reason if it has ended; `None` if no connection waits or there is no buffer.
-    pub(super) fn receive_next(&mut self, table: &mut Table) -> Option<(u32, Option<CloseReason>)> {
+    pub(super) fn receive_next(
+        &mut self,
+        table: &mut EpollConnTable,
+    ) -> Option<(u32, Option<CloseReason>)> {
         if self.bufs.is_empty() {
             return None;
         }
@@ -83,7 +86,12 @@ impl Receiver {
     }
 
     /// Receives once from a connection into `buf`. Returns the reason if the connection has ended.
-    fn receive(&mut self, table: &mut Table, index: u32, mut buf: Buf) -> Option<CloseReason> {
+    fn receive(
+        &mut self,
+        table: &mut EpollConnTable,
+        index: u32,
+        mut buf: Buf,
+    ) -> Option<CloseReason> {
         let conn = &mut table[index];
         let was_bounded = conn.kernel.patience > 0;
         let most = if was_bounded { LOOK_BYTES.min(buf.capacity()) } else { buf.capacity() };
@@ -94,7 +102,7 @@ impl Receiver {
                 place.received(len == most);
                 place.patience = if len == most { 0 } else { place.patience.saturating_sub(1) };
                 let mut ended = None;
-                if conn.phase == Phase::Open {
+                if conn.phase == ConnectionPhase::Open {
                     let spent;
                     (spent, ended) = table.received(index, buf, len);
                     self.bufs.extend(spent);
@@ -117,9 +125,9 @@ impl Receiver {
     /// `look`. Returns the reason if the connection has ended.
     fn receive_directly(
         &mut self,
-        table: &mut Table,
+        table: &mut EpollConnTable,
         index: u32,
-        mut target: Target,
+        mut target: ReceiveTarget,
         mut look: Buf,
     ) -> Option<CloseReason> {
         let id = table.id(index);
@@ -137,7 +145,7 @@ impl Receiver {
                 let len = came.min(wanted);
                 conn.kernel.received(came == wanted + behind);
                 conn.kernel.patience = PATIENCE;
-                let is_open = conn.phase == Phase::Open;
+                let is_open = conn.phase == ConnectionPhase::Open;
                 self.rest(table, index);
                 table.events.push(target.filled(id, len));
                 if came > len && is_open {
@@ -158,7 +166,7 @@ impl Receiver {
 
     /// Pauses a connection's receives until the end of the turn, when it is known whether a payload
     /// comes next.
-    pub(super) fn rest(&mut self, table: &mut Table, index: u32) {
+    pub(super) fn rest(&mut self, table: &mut EpollConnTable, index: u32) {
         if !std::mem::replace(&mut table[index].kernel.is_resting, true) {
             self.resting.push(index);
         }
@@ -166,7 +174,7 @@ impl Receiver {
 
     /// Ends the pauses of receives, at the end of a turn: connections for which bytes wait line up
     /// again.
-    pub(super) fn end_rests(&mut self, table: &mut Table) {
+    pub(super) fn end_rests(&mut self, table: &mut EpollConnTable) {
         while let Some(index) = self.resting.pop() {
             table[index].kernel.is_resting = false;
             self.line_up(table, index);
@@ -176,7 +184,11 @@ impl Receiver {
 
 /// Handles a receive without bytes; without an error in `why` it is the stream's end. Returns the
 /// reason if the connection has ended.
-fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option<CloseReason> {
+fn received_nothing(
+    table: &mut EpollConnTable,
+    index: u32,
+    why: Option<Errno>,
+) -> Option<CloseReason> {
     match why {
         None => return Some(CloseReason::Peer),
         Some(Errno::AGAIN) => table[index].kernel.state.remove(EventFlags::IN),
@@ -188,7 +200,7 @@ fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option
 
 /// Returns the buffer that the connection was to receive a payload into, by an event, if the
 /// connection has such a buffer.
-pub(super) fn release_target(table: &mut Table, index: u32) {
+pub(super) fn release_target(table: &mut EpollConnTable, index: u32) {
     let conn = table.id(index);
     if let Some(target) = table[index].kernel.target.take() {
         table.events.push(target.filled(conn, 0));

@@ -3,10 +3,11 @@
 //!
 //! Each read of the device takes one request. A reader waits until the device is readable and reads
 //! then, as two linked entries; while other requests are in service, further readers read without
-//! waiting. The data of a write lies in a buffer of its own, aligned to a page, and goes to a device
-//! without a copy.
+//! waiting. The data of a write lies in a buffer of its own, aligned to a page, and goes to a
+//! device without a copy.
 
-// UNSAFETY: submission entries carry pointers to heads and buffers that the channel holds meanwhile.
+// UNSAFETY: submission entries carry pointers to heads and buffers that the channel holds
+// meanwhile.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -40,7 +41,7 @@ const WAIT: u64 = 1 << 33;
 
 /// A request of the kernel.
 #[derive(Debug)]
-pub struct Message {
+pub struct FuseRequest {
     /// The first bytes of the message.
     pub head: [u8; HEAD_BYTES],
     /// The bytes of the whole message, at most [`HEAD_BYTES`] more than the buffer has.
@@ -49,7 +50,7 @@ pub struct Message {
     pub buf: Buf,
 }
 
-impl Message {
+impl FuseRequest {
     /// Returns the message in two parts: the head, and the bytes behind it.
     pub fn parts(&self) -> (&[u8], &[u8]) {
         let head = self.bytes.min(HEAD_BYTES);
@@ -67,14 +68,14 @@ struct Reader {
 }
 
 /// A reply that the kernel has not taken yet.
-struct Leaving {
+struct UnsentReply {
     head: [u8; REPLY_HEAD_BYTES],
     vectors: [libc::iovec; 2],
     body: Option<Buf>,
 }
 
-/// The channel of a mounted file system. It only writes entries and drains its inbox; the outer loop
-/// enters the kernel.
+/// The channel of a mounted file system. It only writes entries and drains its inbox; the outer
+/// loop enters the kernel.
 ///
 /// A channel that is dropped with entries at the kernel leaks their buffers.
 pub struct Channel {
@@ -82,7 +83,7 @@ pub struct Channel {
     owner: Owner,
     file: OwnedFd,
     readers: [Reader; READERS],
-    replies: SlotTable<Leaving>,
+    replies: SlotTable<UnsentReply>,
     /// Requests that `poll` has returned and that have no reply yet. With the replies that have not
     /// left and the readers at work: `in_service + replies + readers ≤ depth`.
     in_service: usize,
@@ -126,7 +127,7 @@ impl Channel {
     /// [`MESSAGE_BYTES_MAX`] bytes.
     pub fn poll(
         &mut self,
-        messages: &mut Vec<Message>,
+        messages: &mut Vec<FuseRequest>,
         freed: &mut Vec<Buf>,
         mut supply: impl FnMut() -> Option<Buf>,
     ) {
@@ -151,13 +152,13 @@ impl Channel {
         self.read(wanted, &mut supply);
     }
 
-    fn take(&mut self, number: usize, result: i32, messages: &mut Vec<Message>) {
+    fn take(&mut self, number: usize, result: i32, messages: &mut Vec<FuseRequest>) {
         let reader = &mut self.readers[number];
         reader.is_reading = false;
         match result {
             1.. => {
                 let buf = reader.buf.take().expect("a reader has a buffer");
-                messages.push(Message { head: *reader.head, bytes: result as usize, buf });
+                messages.push(FuseRequest { head: *reader.head, bytes: result as usize, buf });
                 self.in_service += 1;
             }
             _ => match -result {
@@ -222,8 +223,8 @@ impl Channel {
         }
         let read = opcode::Readv::new(fd, reader.vectors.as_ptr(), 2).build();
         // SAFETY: the entry points to vectors on the heap, and these to a head on the heap and to a
-        // buffer that `readers` holds, untouched, until the completion. `Drop` leaks all three where
-        // there was none.
+        // buffer that `readers` holds, untouched, until the completion. `Drop` leaks all three
+        // where there was none.
         unsafe { self.ring.push(self.owner, number as u64, read) };
     }
 
@@ -244,7 +245,7 @@ impl Channel {
             Some((body, range)) => (Some(body), range),
             None => (None, 0..0),
         };
-        let slot = self.replies.insert_with(|| Leaving {
+        let slot = self.replies.insert_with(|| UnsentReply {
             head: [0; REPLY_HEAD_BYTES],
             vectors: [none; 2],
             body,
@@ -262,8 +263,8 @@ impl Channel {
         let fd = types::Fd(self.file.as_raw_fd());
         let write = opcode::Writev::new(fd, leaving.vectors.as_ptr(), count).build();
         // SAFETY: the entry points into the reply's place in `replies`, which is not moved, and to
-        // its buffer. They stay there, untouched, until the completion; `Drop` leaks the table where
-        // there was none.
+        // its buffer. They stay there, untouched, until the completion; `Drop` leaks the table
+        // where there was none.
         unsafe { self.ring.push(self.owner, REPLY | u64::from(slot.to_bits()), write) };
     }
 
@@ -295,8 +296,8 @@ impl Channel {
     }
 }
 
-/// Returns the number of readers that there should be. A reply that has not left counts as a request:
-/// it has a place and a buffer.
+/// Returns the number of readers that there should be. A reply that has not left counts as a
+/// request: it has a place and a buffer.
 fn readers(has_more: bool, in_service: usize, leaving: usize, depth: usize) -> usize {
     // Where some have come there may be more; otherwise one reader waits.
     let wanted = if has_more { in_service.clamp(1, READERS) } else { 1 };

@@ -24,7 +24,7 @@ const READAHEAD_KIB: &str = "1024";
 
 /// A file system of this program that is mounted, as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountedFileSystem {
     /// The folder at which the file system is mounted.
     pub folder: PathBuf,
     /// The name under which the file system was mounted.
@@ -70,7 +70,7 @@ pub fn mount(source: &str, folder: &Path, is_read_only: bool) -> Result<OwnedFd,
 ///
 /// # Errors
 /// Fails if the mounts of this process cannot be read.
-pub fn mounted(folder: &Path) -> io::Result<Option<Mounted>> {
+pub fn mounted(folder: &Path) -> io::Result<Option<MountedFileSystem>> {
     let mounts = fs::read(MOUNTS)?;
     let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(parse);
     Ok(mounts.rfind(|mounted| mounted.folder == folder))
@@ -87,7 +87,7 @@ pub fn unmount(folder: &Path, detach: bool) -> io::Result<()> {
     Ok(rustix::mount::unmount(folder, flags | UnmountFlags::NOFOLLOW)?)
 }
 
-impl Mounted {
+impl MountedFileSystem {
     /// Makes the kernel read ahead as much as a request can have.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Mounted {
 }
 
 /// Parses a line of the list of mounts; `None` if it is not a file system of ours.
-fn parse(line: &[u8]) -> Option<Mounted> {
+fn parse(line: &[u8]) -> Option<MountedFileSystem> {
     let mut words = line.split(|byte| *byte == b' ');
     let (device, folder) = (words.nth(2)?, words.nth(1)?);
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
@@ -106,7 +106,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
         return None;
     }
     let source = words.next()?;
-    Some(Mounted {
+    Some(MountedFileSystem {
         folder: PathBuf::from(OsString::from_vec(unescape(folder))),
         source: OsString::from_vec(unescape(source)),
         device: String::from_utf8_lossy(device).into_owned(),
@@ -142,7 +142,7 @@ mod tests {
     fn a_mount_is_found_in_its_line() {
         let line = b"98 29 0:52 / /mnt/my\\040files rw,nosuid,nodev shared:7 - fuse.nearflash \
                      ftl:file:/a\\134b rw,user_id=0";
-        let wanted = Mounted {
+        let wanted = MountedFileSystem {
             folder: "/mnt/my files".into(),
             source: "ftl:file:/a\\b".into(),
             device: "0:52".to_owned(),

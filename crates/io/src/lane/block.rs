@@ -18,7 +18,7 @@ const RUN_PACKETS: usize = 64;
 const CONTROL_WORDS: usize = 3;
 
 /// A run of packets, and the structures of its send.
-pub(super) struct Block {
+pub(super) struct PacketRun {
     header: libc::msghdr,
     vector: libc::iovec,
     /// The address; `None` before the first packet, and on a connected socket.
@@ -35,10 +35,10 @@ pub(super) struct Block {
     is_full: bool,
 }
 
-impl Block {
+impl PacketRun {
     /// Returns a block for so many bytes.
-    pub(super) fn new(bytes: usize) -> Box<Block> {
-        Box::new(Block {
+    pub(super) fn new(bytes: usize) -> Box<PacketRun> {
+        Box::new(PacketRun {
             header: EMPTY_HEADER,
             vector: EMPTY_PIECE,
             name: None,
@@ -76,7 +76,7 @@ impl Block {
         self.count == 0 || follows
     }
 
-    /// Appends a packet for which [`takes`](Block::takes) is true, with `before` before it.
+    /// Appends a packet for which [`takes`](PacketRun::takes) is true, with `before` before it.
     pub(super) fn append<'a>(
         &mut self,
         (to, before): (PeerAddress, &[u8]),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_run_ends_with_a_smaller_packet_another_station_or_its_size() {
         let peer_address = |port| PeerAddress::Internet(([127, 0, 0, 1], port).into());
-        let mut block = Block::new(RUN_BYTES);
+        let mut block = PacketRun::new(RUN_BYTES);
         let (bytes, one) = ([7; 1400], Some(1));
         block.append((peer_address(1), &[]), one, 1400, [&bytes[..]].into_iter());
         assert!(

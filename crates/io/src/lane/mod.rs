@@ -8,11 +8,11 @@ mod trial;
 pub(crate) mod xdp;
 
 use contract::{Buf, Instant};
-use packets::{Arrived, Lane, PeerAddress};
+use packets::{Lane, PeerAddress, ReceivedPacket};
 
 pub(crate) use self::kind::SocketKind;
 pub(crate) use self::socket::{LaneSizes, SocketLane};
-pub(crate) use self::trial::Trial;
+pub(crate) use self::trial::EmulatedLink;
 pub(crate) use self::xdp::{CHUNK_BYTES, CardSocket, HEAD_BYTES, RECEIVED_MAX, XdpLane};
 
 /// A lane of any kind.
@@ -44,7 +44,7 @@ impl AnyLane {
 }
 
 impl Lane for AnyLane {
-    fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         match self {
             AnyLane::Socket(lane) => lane.poll(now, arrived),
             AnyLane::Xdp(lane) => lane.poll(now, arrived),

@@ -3,7 +3,7 @@
 use contract::EtherVia;
 
 use super::xdp::card::CardSocket;
-use super::xdp::mode::Mode;
+use super::xdp::mode::XdpMode;
 use crate::Error;
 use crate::ether::EtherPort;
 
@@ -20,8 +20,8 @@ pub(crate) fn open_card(
 ) -> Result<Option<CardSocket>, Error> {
     let mode = match via {
         Some(EtherVia::Packet) => return Ok(None),
-        Some(EtherVia::Native) => Mode::Native,
-        Some(EtherVia::Xdp) | None => Mode::Generic,
+        Some(EtherVia::Native) => XdpMode::Native,
+        Some(EtherVia::Xdp) | None => XdpMode::Generic,
     };
     let opened = match workers {
         1 => CardSocket::open(ether_port, mode),

@@ -16,12 +16,12 @@ use std::time::Duration;
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::types::RecvMsgOut;
 use io_uring::{cqueue, opcode, types};
-use packets::{Arrived, Lane, PeerAddress};
+use packets::{Lane, PeerAddress, ReceivedPacket};
 use rustix::net::SendFlags;
 
-use super::block::{Block, RUN_BYTES};
+use super::block::{PacketRun, RUN_BYTES};
 use super::kind::SocketKind;
-use crate::arena::{Fresh, Span};
+use crate::arena::{ArenaGuard, MappedRange};
 use crate::ether::PORTS_BYTES as PORTS;
 use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
@@ -62,7 +62,7 @@ pub(crate) struct LaneSizes {
 
 /// The state of the multishot receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receive {
+enum MultishotState {
     /// No receive is in flight. The next turn with free buffers starts one.
     Idle,
     /// The receive is in flight. Its last completion ends the state.
@@ -85,18 +85,18 @@ pub(crate) struct SocketLane {
     provided: ProvidedBuffers,
     /// The header of the receive, which the kernel may read at any time, so it is never freed.
     header: &'static libc::msghdr,
-    receive: Receive,
+    receive: MultishotState,
     spares: Vec<Buf>,
     /// The mapping of the spares.
-    span: Option<Span>,
+    span: Option<MappedRange>,
     /// `true` if the kernel can split a run into packets (`UDP_SEGMENT`).
     cuts: bool,
     /// The run that collects further packets before it is sent.
-    open: Option<Box<Block>>,
+    open: Option<Box<PacketRun>>,
     #[allow(clippy::vec_box, reason = "the kernel reads the blocks where they are")]
-    free: Vec<Box<Block>>,
+    free: Vec<Box<PacketRun>>,
     /// Sends in flight, by their number.
-    flying: Vec<Option<Box<Block>>>,
+    flying: Vec<Option<Box<PacketRun>>>,
     completions: Vec<RingEvent>,
 }
 
@@ -122,7 +122,7 @@ impl SocketLane {
         // Also where another process has made the socket. Without stamps, the wait is delay.
         let _ = datagram::stamp(&socket);
         let group = GROUP + number as u16;
-        let spares = Fresh::carve(SizeClass { bytes: packet_bytes, count: spares })?;
+        let spares = ArenaGuard::carve(SizeClass { bytes: packet_bytes, count: spares })?;
         let provided = ProvidedBuffers::register(ring, group, landing_bytes, landings)?;
         let (span, spares) = spares.keep();
         let numbered = |buf: Buf| {
@@ -143,12 +143,12 @@ impl SocketLane {
             landings,
             provided,
             header: Box::leak(Box::new(header)),
-            receive: Receive::Idle,
+            receive: MultishotState::Idle,
             spares: spares.into_iter().map(numbered).collect(),
             span: Some(span),
             cuts: matches!(kind, SocketKind::Udp { .. }),
             open: None,
-            free: (0..blocks).map(|_| Block::new(block_bytes)).collect(),
+            free: (0..blocks).map(|_| PacketRun::new(block_bytes)).collect(),
             flying: (0..blocks).map(|_| None).collect(),
             completions: Vec::with_capacity(blocks + landings),
         })
@@ -159,7 +159,8 @@ impl SocketLane {
     /// # Panics
     /// Panics if the lane was used.
     pub(crate) fn withdraw(mut self) {
-        let is_unused = self.receive == Receive::Idle && self.flying.iter().all(Option::is_none);
+        let is_unused =
+            self.receive == MultishotState::Idle && self.flying.iter().all(Option::is_none);
         assert!(is_unused, "a lane that was used stays");
         self.spares.clear();
         // SAFETY: no receive was ever started, so no buffer is lent, and the lane is dropped here.
@@ -171,10 +172,10 @@ impl SocketLane {
 
     /// Starts the receive, unless it is in flight.
     fn arm(&mut self) {
-        if self.receive != Receive::Idle || self.provided.available() == 0 {
+        if self.receive != MultishotState::Idle || self.provided.available() == 0 {
             return;
         }
-        self.receive = Receive::Armed;
+        self.receive = MultishotState::Armed;
         let fd = types::Fd(self.socket.as_raw_fd());
         let entry = opcode::RecvMsgMulti::new(fd, self.header, self.group).build();
         // SAFETY: the header is never freed; the kernel receives into the provided buffers.
@@ -183,7 +184,7 @@ impl SocketLane {
 
     /// Stops receiving, since packets are now for another process with the same socket.
     pub(crate) fn cease(&mut self) {
-        if std::mem::replace(&mut self.receive, Receive::Over) == Receive::Armed {
+        if std::mem::replace(&mut self.receive, MultishotState::Over) == MultishotState::Armed {
             let receive = types::CancelBuilder::user_data(self.owner.bits() | RECEIVE);
             let entry = opcode::AsyncCancel2::new(receive).build();
             // SAFETY: the entry points to nothing.
@@ -197,17 +198,17 @@ impl SocketLane {
         &mut self,
         event: RingEvent,
         today: &mut Option<Duration>,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<ReceivedPacket>,
     ) -> Option<i32> {
-        if !cqueue::more(event.flags) && self.receive == Receive::Armed {
-            self.receive = Receive::Idle;
+        if !cqueue::more(event.flags) && self.receive == MultishotState::Armed {
+            self.receive = MultishotState::Idle;
         }
         match (event.result, cqueue::buffer_select(event.flags)) {
             (bytes @ 0.., Some(id)) => {
                 let buf = self.provided.take(id);
                 match self.receive {
-                    Receive::Over => self.provided.give(buf),
-                    Receive::Idle | Receive::Armed => {
+                    MultishotState::Over => self.provided.give(buf),
+                    MultishotState::Idle | MultishotState::Armed => {
                         let today = *today.get_or_insert_with(since_1970);
                         self.land(buf, (bytes as usize, today), arrived);
                     }
@@ -216,7 +217,7 @@ impl SocketLane {
             (error, _) if error == -libc::ENOBUFS => self.provided.ran_dry(),
             (error, _) if error == -libc::ECONNREFUSED => return Some(libc::ECONNREFUSED),
             (error, _) if error == -libc::EINVAL || error == -libc::EOPNOTSUPP => {
-                self.receive = Receive::Over;
+                self.receive = MultishotState::Over;
                 let error = std::io::Error::from_raw_os_error(-error);
                 tracing::error!(%error, "cannot receive packets (Linux 6.0 can)");
             }
@@ -228,7 +229,12 @@ impl SocketLane {
 
     /// Finds the packets in a received buffer. A single packet stays in it, unless too few buffers
     /// would be left for the kernel: then the receive could starve.
-    fn land(&mut self, buf: Buf, (bytes, today): (usize, Duration), arrived: &mut Vec<Arrived>) {
+    fn land(
+        &mut self,
+        buf: Buf,
+        (bytes, today): (usize, Duration),
+        arrived: &mut Vec<ReceivedPacket>,
+    ) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
         let from = found.as_ref().and_then(|out| peer_address(out.name_data(), out.payload_data()));
@@ -243,7 +249,7 @@ impl SocketLane {
         let is_plenty = 4 * self.provided.available() >= self.landings;
         if whole <= each && is_plenty {
             let (lane, at, bytes, is_marked) = (0, PACKET_AT + before, whole, false);
-            return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited });
+            return arrived.push(ReceivedPacket { lane, from, buf, at, bytes, is_marked, waited });
         }
         for packet in payload.chunks(each) {
             // Without a buffer, or too large for one, it counts as lost on the way.
@@ -252,7 +258,7 @@ impl SocketLane {
             };
             buf.prefix_mut(packet.len()).copy_from_slice(packet);
             let (lane, at, bytes, is_marked) = (0, 0, packet.len(), false);
-            arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited });
+            arrived.push(ReceivedPacket { lane, from, buf, at, bytes, is_marked, waited });
         }
         self.provided.give(buf);
     }
@@ -282,7 +288,7 @@ impl SocketLane {
 }
 
 impl Lane for SocketLane {
-    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.drain(self.owner, &mut completions);
         let (mut refusal, mut today) = (None, None);
@@ -359,7 +365,7 @@ impl Lane for SocketLane {
     }
 
     fn has_work(&self) -> bool {
-        let starts = self.receive == Receive::Idle && self.provided.available() > 0;
+        let starts = self.receive == MultishotState::Idle && self.provided.available() > 0;
         starts || self.ring.has_events(self.owner)
     }
 }

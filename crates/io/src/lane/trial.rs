@@ -19,7 +19,7 @@ const FRAME_BYTES: usize = 8 + 14 + 4 + 12;
 
 /// The settings of the slowed-down link of a benchmark.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trial {
+pub(crate) struct EmulatedLink {
     bits_per_second: Option<u64>,
     /// Bytes that an interface's frame may carry (MTU).
     frame: Option<usize>,
@@ -31,22 +31,22 @@ pub(crate) struct Trial {
 /// The most associations of a client.
 const ASSOCIATIONS_MAX: usize = 4096;
 
-impl Trial {
+impl EmulatedLink {
     /// Parses the requested trial from the environment; `None` if the variable is not set.
     ///
     /// # Errors
     /// Fails if the text makes no sense.
-    pub(crate) fn of_environment() -> Result<Option<Trial>, Error> {
+    pub(crate) fn of_environment() -> Result<Option<EmulatedLink>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let text = text.to_string_lossy();
-        let trial = Trial::parse(&text)
+        let trial = EmulatedLink::parse(&text)
             .ok_or_else(|| Error::new(format!("{VARIABLE}={text} is not understood; {FORM}")))?;
         tracing::warn!(link = %text, "packets are slowed down for a measurement ({VARIABLE})");
         Ok(Some(trial))
     }
 
-    fn parse(text: &str) -> Option<Trial> {
-        let mut trial = Trial::default();
+    fn parse(text: &str) -> Option<EmulatedLink> {
+        let mut trial = EmulatedLink::default();
         for pair in text.split(',') {
             let (key, value) = pair.split_once('=')?;
             match key {
@@ -120,26 +120,29 @@ mod tests {
 
     #[test]
     fn links_are_read_as_they_are_written() {
-        let trial = Trial::parse("rate=10Gbit,frame=9000,batch=8").unwrap();
+        let trial = EmulatedLink::parse("rate=10Gbit,frame=9000,batch=8").unwrap();
         let shape = Shape { bits_per_second: 10_000_000_000, overhead_bytes: 66 };
         assert_eq!(trial.shape(28), Some(shape));
         assert_eq!(trial.packet_bytes(28, 32_768), 8972);
         assert_eq!(trial.packet_bytes(28, 1400), 1400, "the lane has a say, too");
         assert!(matches!(trial.rule(true), Batch::Static(8)));
         assert!(matches!(trial.rule(false), Batch::Turn), "a server answers as it is asked");
-        let trial = Trial::parse("rate=2500Mbit,frame=100").unwrap();
+        let trial = EmulatedLink::parse("rate=2500Mbit,frame=100").unwrap();
         assert_eq!(trial.shape(4).unwrap().bits_per_second, 2_500_000_000);
         assert_eq!(trial.packet_bytes(4, 8996), Settings::PACKET_BYTES_MIN);
-        let never = Trial::parse("batch=never").unwrap();
+        let never = EmulatedLink::parse("batch=never").unwrap();
         assert!(matches!(never.rule(false), Batch::Never) && never.shape(28).is_none());
-        assert!(matches!(Trial::parse("batch=tyche").unwrap().rule(true), Batch::Adaptive(_)));
+        assert!(matches!(
+            EmulatedLink::parse("batch=tyche").unwrap().rule(true),
+            Batch::Adaptive(_)
+        ));
         assert_eq!(never.associations(), 1);
-        assert_eq!(Trial::parse("associations=256").unwrap().associations(), 256);
+        assert_eq!(EmulatedLink::parse("associations=256").unwrap().associations(), 256);
         for bad in ["", "rate", "rate=10", "rate=0Gbit", "rate=x", "batch=0", "frame=0", "mtu=9"] {
-            assert!(Trial::parse(bad).is_none(), "{bad}");
+            assert!(EmulatedLink::parse(bad).is_none(), "{bad}");
         }
         for bad in ["associations=0", "associations=4097", "associations=x"] {
-            assert!(Trial::parse(bad).is_none(), "{bad}");
+            assert!(EmulatedLink::parse(bad).is_none(), "{bad}");
         }
     }
 }

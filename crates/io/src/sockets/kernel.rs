@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::listeners::Listeners;
-use super::table::{Place, Table, Target};
+use super::table::{ConnState, ConnTable, ReceiveTarget};
 use crate::{Endpoint, Error, Listener, Reactor, SocketsConfig};
 
 /// A kernel interface for streams: io_uring or epoll. The caller owns the table of connections; the
@@ -28,7 +28,7 @@ pub trait Kernel: Receive + Accept + Sized {
     /// Registers the socket of the reserved place `index` of the table with the kernel interface.
     fn register(
         &mut self,
-        table: &Table<Self::Place>,
+        table: &ConnTable<Self::ConnState>,
         index: u32,
         socket: &OwnedFd,
     ) -> std::io::Result<()>;
@@ -42,20 +42,20 @@ pub trait Kernel: Receive + Accept + Sized {
     /// Fails if there is no place, or the kernel refuses at once.
     fn connect(
         &mut self,
-        table: &mut Table<Self::Place>,
+        table: &mut ConnTable<Self::ConnState>,
         socket: OwnedFd,
         server: &Endpoint,
     ) -> Result<u32, Errno>;
 
     /// Processes the kernel's reports: received bytes, ends of streams, results of dials, and
     /// accepted sockets.
-    fn poll(&mut self, table: &mut Table<Self::Place>, listeners: &mut Listeners);
+    fn poll(&mut self, table: &mut ConnTable<Self::ConnState>, listeners: &mut Listeners);
 
     /// Sends the queued frames of the connection at `index`, as many as fit into one send.
-    fn flush(&mut self, table: &mut Table<Self::Place>, index: u32);
+    fn flush(&mut self, table: &mut ConnTable<Self::ConnState>, index: u32);
 
     /// Cancels the operations in flight of the connection at `index`, which ends.
-    fn cancel(&mut self, table: &mut Table<Self::Place>, index: u32);
+    fn cancel(&mut self, table: &mut ConnTable<Self::ConnState>, index: u32);
 
     /// Returns whether [`poll`](Kernel::poll) would find something now.
     fn has_work(&self, listeners: &Listeners) -> bool;
@@ -64,7 +64,7 @@ pub trait Kernel: Receive + Accept + Sized {
 /// The receiving part of a [`Kernel`].
 pub trait Receive {
     /// The interface's state of one connection.
-    type Place: Place;
+    type ConnState: ConnState;
 
     /// Returns a receive buffer to the interface.
     fn give(&mut self, buf: Buf);
@@ -75,24 +75,24 @@ pub trait Receive {
     /// Returns the buffer if the connection has another one that is not filled yet.
     fn receive_into(
         &mut self,
-        table: &mut Table<Self::Place>,
+        table: &mut ConnTable<Self::ConnState>,
         index: u32,
-        target: Target,
+        target: ReceiveTarget,
     ) -> Result<(), Buf>;
 
     /// Begins to receive on a new connection at the end of the turn: a few bytes first, so that
     /// its first payload stays in the kernel until the head of the message is parsed.
-    fn start_bounded(&mut self, table: &mut Table<Self::Place>, index: u32);
+    fn start_bounded(&mut self, table: &mut ConnTable<Self::ConnState>, index: u32);
 
     /// Begins to receive on a connection that is new, or resumed.
-    fn start(&mut self, table: &mut Table<Self::Place>, index: u32);
+    fn start(&mut self, table: &mut ConnTable<Self::ConnState>, index: u32);
 
     /// Stops receiving on a connection whose flow has changed; `was_read` is `true` if data was
     /// being received before.
-    fn stop(&mut self, table: &mut Table<Self::Place>, index: u32, was_read: bool);
+    fn stop(&mut self, table: &mut ConnTable<Self::ConnState>, index: u32, was_read: bool);
 
     /// Resumes receives of connections that were paused until the end of the turn.
-    fn end_turn(&mut self, table: &mut Table<Self::Place>);
+    fn end_turn(&mut self, table: &mut ConnTable<Self::ConnState>);
 }
 
 /// The accepting part of a [`Kernel`].

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use contract::{Instant, ListenerId};
 
-use crate::spread::Arrival;
+use crate::spread::AcceptedConnection;
 use crate::{Listener, ServerTls};
 
 /// An entry of a worker's table of listeners.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ListeningSocket {
     pub(crate) id: ListenerId,
     /// The listener; `None` once it was closed. The entry is free when `is_active` is `false`, too.
     pub(crate) listener: Option<Listener>,
@@ -23,21 +23,21 @@ pub(crate) struct Listening {
 /// The listeners of one worker.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    pub(crate) all: Vec<Listening>,
+    pub(crate) all: Vec<ListeningSocket>,
     /// The time of the next attempt to accept, after an accept failed or the kernel ended a
     /// multishot accept; `None` if accepting goes on.
     pub(crate) again: Option<Instant>,
     /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,
     /// Accepted sockets that are not assigned to a worker yet.
-    pub(crate) accepted: Vec<Arrival>,
+    pub(crate) accepted: Vec<AcceptedConnection>,
 }
 
 impl Listeners {
     /// Puts a listener into a free entry of the table and returns the entry's index.
     pub(crate) fn add(&mut self, id: ListenerId, listener: Listener) -> usize {
         let listening =
-            Listening { id, listener: Some(listener), is_active: false, refuses: false };
+            ListeningSocket { id, listener: Some(listener), is_active: false, refuses: false };
         let vacant = self.all.iter().position(|own| own.listener.is_none() && !own.is_active);
         match vacant {
             Some(n) => self.all[n] = listening,

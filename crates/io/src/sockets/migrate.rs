@@ -1,20 +1,21 @@
-//! Connections that move between workers: from one worker's table through the socket table into another's.
+//! Connections that move between workers: from one worker's table through the socket table into
+//! another's.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use contract::{ConnId, Migrate, Ticket};
 
-use crate::Spread;
+use crate::ConnectionBalancer;
 
-use super::{Flow, Kernel, Life, Phase, Place, SocketsOver};
+use super::{ConnState, ConnectionLifecycle, ConnectionPhase, Kernel, ReceiveFlow, SocketsOver};
 
 impl<K: Kernel> SocketsOver<K> {
     /// Stops receiving from a connection and sets its flow to `flow`.
-    pub(super) fn stop_reading(&mut self, id: ConnId, flow: Flow) {
+    pub(super) fn stop_reading(&mut self, id: ConnId, flow: ReceiveFlow) {
         let Some(found) = self.table.find_mut(id) else { return };
         let was = std::mem::replace(&mut found.flow, flow);
-        self.kernel.stop(&mut self.table, id.index, was == Flow::Reading);
+        self.kernel.stop(&mut self.table, id.index, was == ReceiveFlow::Reading);
     }
 }
 
@@ -23,18 +24,20 @@ impl<K: Kernel> Migrate for SocketsOver<K> {
     /// the hand-over to another process, as its keys cannot be passed.
     fn moves_to(&self, conn: ConnId, to: u16) -> bool {
         let is_secured = self.table.find(conn).is_some_and(|found| found.secured.is_some());
-        let stays_here =
-            |(spread, _): &(Arc<Spread>, usize)| usize::from(to) < spread.hand_over_number();
+        let stays_here = |(spread, _): &(Arc<ConnectionBalancer>, usize)| {
+            usize::from(to) < spread.hand_over_number()
+        };
         !is_secured || self.table.spread.as_ref().is_some_and(stays_here)
     }
 
     fn still(&mut self, conn: ConnId) {
-        self.stop_reading(conn, Flow::Stilled);
+        self.stop_reading(conn, ReceiveFlow::Stilled);
     }
 
     fn is_still(&self, conn: ConnId) -> bool {
         let nothing_comes = self.table.find(conn).is_some_and(|found| {
-            let is_held_back = found.phase == Phase::Open && found.flow != Flow::Reading;
+            let is_held_back =
+                found.phase == ConnectionPhase::Open && found.flow != ReceiveFlow::Reading;
             is_held_back && found.kernel.is_idle()
         });
         nothing_comes && self.table.events.is_empty() && self.table.spread.is_some()
@@ -60,10 +63,10 @@ impl<K: Kernel> Migrate for SocketsOver<K> {
         }
         let (spread, me) = self.table.spread.clone().expect("tickets are for workers of a spread");
         let mut shelved = spread.fetch(ticket, me);
-        match self.kernel.place(&mut self.table, shelved.socket, Phase::Open) {
+        match self.kernel.place(&mut self.table, shelved.socket, ConnectionPhase::Open) {
             Ok(index) => {
                 self.table[index].secured = shelved.secured;
-                self.table[index].flow = Flow::Stilled;
+                self.table[index].flow = ReceiveFlow::Stilled;
                 Some(self.table.id(index))
             }
             Err(socket) => {

@@ -19,7 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, NetEvent, Streams,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, ServerEvent, Streams,
     TenantId, Transport,
 };
 use packets::PacketKey;
@@ -27,14 +27,17 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 
 pub(crate) use self::kernel::{Accept, Kernel, Receive};
-pub(crate) use self::life::Life;
+pub(crate) use self::life::ConnectionLifecycle;
 pub(crate) use self::listeners::Listeners;
-pub(crate) use self::table::{Conn, Flow, Phase, Place, Table, Target};
+pub(crate) use self::table::{
+    Conn, ConnState, ConnTable, ConnectionPhase, ReceiveFlow, ReceiveTarget,
+};
 use crate::endpoint::{address_of, peer_of};
-use crate::spread::{Arrival, turned_away};
-use crate::tls::{ClientTls, Greeter, RECORD_BUFFERS_FROM};
+use crate::spread::{AcceptedConnection, turned_away};
+use crate::tls::{ClientHandshakes, ClientTls, RECORD_BUFFERS_FROM};
 use crate::{
-    Endpoint, Error, Listener, Network, Reactor, SocketsConfig, Spread, TcpOptions, Waker,
+    ConnectionBalancer, Endpoint, Error, Listener, Network, Reactor, SocketsConfig, TcpOptions,
+    Waker,
 };
 
 /// The time that the peer of a finished connection has to close its end, before the connection is
@@ -55,13 +58,13 @@ pub(crate) const PATIENCE: u8 = 16;
 /// The sockets of a worker over a kernel interface.
 pub struct SocketsOver<K: Kernel> {
     kernel: K,
-    table: Table<K::Place>,
+    table: ConnTable<K::ConnState>,
     listeners: Listeners,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
     /// The queue of connections that other workers accepted for this one; `None` without other
     /// workers.
-    inbox: Option<Receiver<Arrival>>,
+    inbox: Option<Receiver<AcceptedConnection>>,
     waker: Waker,
     tcp: TcpOptions,
     connections_max: usize,
@@ -96,12 +99,12 @@ impl<K: Kernel> SocketsOver<K> {
     }
 
     /// Makes an accepted socket a connection of this worker.
-    fn adopt(&mut self, arrival: Arrival) {
+    fn adopt(&mut self, arrival: AcceptedConnection) {
         let Ok(peer) = peer_of(&arrival.socket) else {
             return self.table.uncount(); // reset before we looked
         };
         self.tcp.apply(&arrival.socket, address_of(&peer));
-        match self.kernel.place(&mut self.table, arrival.socket, Phase::Open) {
+        match self.kernel.place(&mut self.table, arrival.socket, ConnectionPhase::Open) {
             Ok(index) => {
                 self.table[index].secured = arrival.secured;
                 let conn = self.table.id(index);
@@ -113,7 +116,7 @@ impl<K: Kernel> SocketsOver<K> {
                 }
             }
             Err(_refused) => {
-                Happening::RefusedFull.count();
+                ServerEvent::RefusedFull.count();
                 tracing::warn!(%peer, max = self.connections_max,
                     "connection refused: this worker has its maximum");
                 self.table.uncount();
@@ -155,7 +158,7 @@ impl<K: Kernel> Network for SocketsOver<K> {
         let events = config.receive_buffers + config.frames_max;
         Ok(SocketsOver {
             kernel: K::new(reactor, &config)?,
-            table: Table::new(config.connections_max, config.frames_max, events),
+            table: ConnTable::new(config.connections_max, config.frames_max, events),
             listeners: Listeners::default(),
             finishing: VecDeque::new(),
             inbox: None,
@@ -166,7 +169,7 @@ impl<K: Kernel> Network for SocketsOver<K> {
         })
     }
 
-    fn join(&mut self, spread: Arc<Spread>, worker: usize) {
+    fn join(&mut self, spread: Arc<ConnectionBalancer>, worker: usize) {
         self.inbox = Some(spread.register(worker, self.waker.clone()));
         self.table.spread = Some((spread, worker));
     }
@@ -222,7 +225,7 @@ impl<K: Kernel> Network for SocketsOver<K> {
     }
 
     fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error> {
-        self.table.greeter = Some(Greeter::new(tls, self.waker.clone())?);
+        self.table.greeter = Some(ClientHandshakes::new(tls, self.waker.clone())?);
         Ok(())
     }
 
@@ -240,7 +243,7 @@ impl<K: Kernel> Streams for SocketsOver<K> {
             }
         }
         self.kernel.poll(&mut self.table, &mut self.listeners);
-        if self.table.greeter.as_ref().is_some_and(Greeter::has_news) {
+        if self.table.greeter.as_ref().is_some_and(ClientHandshakes::has_news) {
             self.kernel.end_greetings(&mut self.table);
         }
         self.assign_accepted();
@@ -263,15 +266,15 @@ impl<K: Kernel> Streams for SocketsOver<K> {
 
     fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
         assert!(at < until && until <= buf.capacity(), "bytes {at} to {until} of {buf:?}");
-        let is_read = |found: &Conn<K::Place>| {
+        let is_read = |found: &Conn<K::ConnState>| {
             let is_plain = found.secured.is_none();
-            found.phase == Phase::Open && found.flow == Flow::Reading && is_plain
+            found.phase == ConnectionPhase::Open && found.flow == ReceiveFlow::Reading && is_plain
         };
         // Bytes that wait among the events come first. Records of TLS are opened elsewhere.
         if self.table.has_received(conn) || !self.table.find(conn).is_some_and(is_read) {
             return Err(buf);
         }
-        let target = Target { buf, at, until, came: 0 };
+        let target = ReceiveTarget { buf, at, until, came: 0 };
         self.kernel.receive_into(&mut self.table, conn.index, target)
     }
 
@@ -318,12 +321,12 @@ impl<K: Kernel> Streams for SocketsOver<K> {
 
 impl<K: Kernel> Transport for SocketsOver<K> {
     fn pause(&mut self, conn: ConnId) {
-        self.stop_reading(conn, Flow::Paused);
+        self.stop_reading(conn, ReceiveFlow::Paused);
     }
 
     fn resume(&mut self, conn: ConnId) {
         let Some(found) = self.table.find_mut(conn) else { return };
-        if std::mem::replace(&mut found.flow, Flow::Reading) != Flow::Reading {
+        if std::mem::replace(&mut found.flow, ReceiveFlow::Reading) != ReceiveFlow::Reading {
             self.kernel.start(&mut self.table, conn.index);
         }
     }
@@ -343,10 +346,10 @@ impl<K: Kernel> Transport for SocketsOver<K> {
     fn finish(&mut self, conn: ConnId) {
         let deadline = self.table.now + FINISH_LIMIT;
         let Some(found) = self.table.find_mut(conn) else { return };
-        if found.phase != Phase::Open {
+        if found.phase != ConnectionPhase::Open {
             return;
         }
-        found.phase = Phase::Finishing;
+        found.phase = ConnectionPhase::Finishing;
         self.finishing.push_back((deadline, conn));
         self.kernel.after_send(&mut self.table, conn.index);
         self.resume(conn); // to see the peer's close

@@ -1,7 +1,7 @@
 //! The connection table of one worker: places, identifiers, queued frames and events.
 //!
 //! Every kernel interface uses this table. Besides the common state, each place has the interface's
-//! state of the connection ([`Place`]). This module deliberately leaves out system calls.
+//! state of the connection ([`ConnState`]). This module deliberately leaves out system calls.
 
 use std::ops::{Index, IndexMut};
 use std::os::fd::OwnedFd;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent, TenantId};
 
-use crate::tls::{Greeter, Secured, Spares};
-use crate::{Endpoint, Spread};
+use crate::tls::{ClientHandshakes, RecordBuffers, TlsState};
+use crate::{ConnectionBalancer, Endpoint};
 
 /// Stands for no frame where an index in a [`FrameStore`] is expected.
 const NONE: u32 = u32::MAX;
 
 /// The phase of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// The kernel connects. The result of the connect ends the state.
     Dialling,
     /// Another thread does the TLS handshake. The end of the handshake ends the state.
@@ -33,7 +33,7 @@ pub(crate) enum Phase {
 
 /// The flow of a connection's incoming bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum ReceiveFlow {
     /// Bytes are received as soon as they arrive.
     Reading,
     /// Back-pressure: no bytes are received, but the connection's end is noticed.
@@ -43,7 +43,7 @@ pub(crate) enum Flow {
 }
 
 /// The kernel interface's state of one connection. The default value is that of a vacant place.
-pub trait Place: Default {
+pub trait ConnState: Default {
     /// Clears the connection's state; the place stays in the lists that it is in.
     fn vacate(&mut self);
 
@@ -66,8 +66,8 @@ pub struct Conn<P> {
     pub(crate) generation: u32,
     /// The socket; `None` in a vacant place.
     pub(crate) socket: Option<OwnedFd>,
-    pub(crate) phase: Phase,
-    pub(crate) flow: Flow,
+    pub(crate) phase: ConnectionPhase,
+    pub(crate) flow: ReceiveFlow,
     /// `true` if this process opened the connection, which therefore is not included in the number
     /// of accepted connections.
     pub(crate) is_dialled: bool,
@@ -81,18 +81,18 @@ pub struct Conn<P> {
     /// The number of the account to which the frames are charged.
     account: u32,
     /// The keys of a TLS connection; `None` without TLS.
-    pub(crate) secured: Option<Box<Secured>>,
+    pub(crate) secured: Option<Box<TlsState>>,
     /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
 }
 
-impl<P: Place> Conn<P> {
+impl<P: ConnState> Conn<P> {
     fn vacant() -> Conn<P> {
         Conn {
             generation: 0,
             socket: None,
-            phase: Phase::Closing(CloseReason::Local),
-            flow: Flow::Reading,
+            phase: ConnectionPhase::Closing(CloseReason::Local),
+            flow: ReceiveFlow::Reading,
             is_dialled: false,
             is_ready: false,
             queue: FrameQueue::EMPTY,
@@ -106,12 +106,12 @@ impl<P: Place> Conn<P> {
 
     /// Returns whether frames may be sent and bytes received.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Finishing)
+        matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Finishing)
     }
 
     /// Returns whether to receive: the connection is live and not paused.
     pub(crate) fn is_read(&self) -> bool {
-        self.is_live() && self.flow == Flow::Reading
+        self.is_live() && self.flow == ReceiveFlow::Reading
     }
 
     /// Returns whether a send is possible now: the connection is live, frames are queued and the
@@ -133,15 +133,15 @@ impl<P: Place> Conn<P> {
         self.kernel.vacate();
         self.generation = self.generation.wrapping_add(1);
         self.socket = None;
-        self.phase = Phase::Closing(CloseReason::Local);
-        self.flow = Flow::Reading;
+        self.phase = ConnectionPhase::Closing(CloseReason::Local);
+        self.flow = ReceiveFlow::Reading;
         self.is_dialled = false;
         (self.unsent, self.account) = (0, 0);
     }
 }
 
 /// The connections of one worker, their queued frames, and the events for the worker.
-pub struct Table<P> {
+pub struct ConnTable<P> {
     conns: Vec<Conn<P>>,
     /// Indices of the vacant places of `conns`.
     free: Vec<u32>,
@@ -154,21 +154,21 @@ pub struct Table<P> {
     pub(crate) ready: Vec<u32>,
     /// The distribution of connections over workers, and this worker's number in it; `None` if
     /// there is no other worker.
-    pub(crate) spread: Option<(Arc<Spread>, usize)>,
+    pub(crate) spread: Option<(Arc<ConnectionBalancer>, usize)>,
     /// The server to dial; `None` before `dial_to`. The greeter, if dials use TLS, does their
     /// handshakes.
     pub(crate) server: Option<Endpoint>,
-    pub(crate) greeter: Option<Greeter>,
+    pub(crate) greeter: Option<ClientHandshakes>,
     /// Buffers for TLS records that arrive in pieces.
-    pub(crate) spares: Spares,
+    pub(crate) spares: RecordBuffers,
     pub(crate) now: Instant,
 }
 
-impl<P: Place> Table<P> {
+impl<P: ConnState> ConnTable<P> {
     /// Returns an empty table for at most `connections_max` connections and `frames_max` frames,
     /// with room for `events` events, which may be exceeded.
-    pub(crate) fn new(connections_max: usize, frames_max: usize, events: usize) -> Table<P> {
-        Table {
+    pub(crate) fn new(connections_max: usize, frames_max: usize, events: usize) -> ConnTable<P> {
+        ConnTable {
             conns: Vec::new(),
             free: Vec::new(),
             connections_max,
@@ -179,7 +179,7 @@ impl<P: Place> Table<P> {
             spread: None,
             server: None,
             greeter: None,
-            spares: Spares::default(),
+            spares: RecordBuffers::default(),
             now: Instant::ZERO,
         }
     }
@@ -208,7 +208,7 @@ impl<P: Place> Table<P> {
     }
 
     /// Puts a socket into a reserved place.
-    pub(crate) fn occupy(&mut self, index: u32, socket: OwnedFd, phase: Phase) {
+    pub(crate) fn occupy(&mut self, index: u32, socket: OwnedFd, phase: ConnectionPhase) {
         let conn = &mut self[index];
         assert!(conn.socket.is_none(), "the place was free");
         conn.socket = Some(socket);
@@ -353,7 +353,7 @@ impl<P: Place> Table<P> {
     }
 
     /// Decrypts received bytes of a TLS connection and adds events for the data, as
-    /// [`received`](Table::received) does.
+    /// [`received`](ConnTable::received) does.
     fn open(&mut self, index: u32, buf: Buf, len: usize) -> (Option<Buf>, Option<CloseReason>) {
         let conn = self.id(index);
         let secured = self.conns[index as usize].secured.as_mut().expect("the caller looked");
@@ -376,7 +376,7 @@ impl<P: Place> Table<P> {
     }
 }
 
-impl<P> Index<u32> for Table<P> {
+impl<P> Index<u32> for ConnTable<P> {
     type Output = Conn<P>;
 
     fn index(&self, index: u32) -> &Conn<P> {
@@ -384,7 +384,7 @@ impl<P> Index<u32> for Table<P> {
     }
 }
 
-impl<P> IndexMut<u32> for Table<P> {
+impl<P> IndexMut<u32> for ConnTable<P> {
     fn index_mut(&mut self, index: u32) -> &mut Conn<P> {
         &mut self.conns[index as usize]
     }
@@ -392,7 +392,7 @@ impl<P> IndexMut<u32> for Table<P> {
 
 /// A buffer whose bytes from `at` to `until` are received next.
 #[derive(Debug)]
-pub struct Target {
+pub struct ReceiveTarget {
     pub(crate) buf: Buf,
     pub(crate) at: usize,
     pub(crate) until: usize,
@@ -400,7 +400,7 @@ pub struct Target {
     pub(crate) came: usize,
 }
 
-impl Target {
+impl ReceiveTarget {
     /// Makes the event that returns the buffer to the caller, with `len` received bytes from `at`
     /// on.
     pub(crate) fn filled(self, conn: ConnId, len: usize) -> NetEvent {
@@ -427,14 +427,14 @@ impl FrameQueue {
 /// flight may refer to it.
 #[derive(Debug)]
 pub(crate) struct FrameStore {
-    places: Box<[FramePlace]>,
+    places: Box<[FrameEntry]>,
     /// Index of the first free place; the free places are linked through `next`.
     free: u32,
     room: usize,
 }
 
 #[derive(Debug)]
-struct FramePlace {
+struct FrameEntry {
     frame: Option<Frame>,
     next: u32,
 }
@@ -442,7 +442,7 @@ struct FramePlace {
 impl FrameStore {
     pub(crate) fn new(capacity: usize) -> Self {
         let places = (0..capacity as u32)
-            .map(|n| FramePlace {
+            .map(|n| FrameEntry {
                 frame: None,
                 next: if n + 1 < capacity as u32 { n + 1 } else { NONE },
             })

@@ -5,18 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-use contract::{Insecurity, ListenerId, Prelude, Protocol, PskBook, TlsUse};
+use contract::{ListenerId, Prelude, Protocol, PskBook, TlsFailure, TlsUse};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::{ServerConfig, version};
 
 use super::ciphers::provider;
-use super::handshake::{Before, Side};
-use super::handshake_thread::{Answer, HandshakeThread};
+use super::handshake::{HandshakeRole, PreHandshake};
+use super::handshake_thread::{HandshakeThread, OutcomeReceiver};
 use super::psk::PskSettings;
-use super::secured::Secured;
-use crate::{Error, Spread};
+use super::secured::TlsState;
+use crate::{ConnectionBalancer, Error};
 
 /// The use of TLS at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub struct ServerTls {
     uses: &'static TlsUse,
     /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<PreludeOf>,
-    proof: Proof,
+    proof: ServerProof,
     /// `true` while the listener is drained, and once it is closed: connections are refused when
     /// their handshakes end.
     is_shut: AtomicBool,
@@ -46,7 +46,7 @@ pub struct ServerTls {
 }
 
 /// The means by which a listener proves itself.
-enum Proof {
+enum ServerProof {
     /// The configuration of rustls with certificate and key, which [`replace`](ServerTls::replace)
     /// changes.
     Certificate(RwLock<Arc<ServerConfig>>),
@@ -86,7 +86,7 @@ impl ServerTls {
         key: &[u8],
     ) -> Result<Arc<Self>, Error> {
         let config = config(certificate, key)?;
-        ServerTls::of(protocol, prelude, policy, Proof::Certificate(RwLock::new(config)))
+        ServerTls::of(protocol, prelude, policy, ServerProof::Certificate(RwLock::new(config)))
     }
 
     /// Returns the TLS of a listener whose clients have the pre-shared keys in `book`. The session
@@ -99,26 +99,27 @@ impl ServerTls {
         policy: TlsPolicy,
         book: Arc<dyn PskBook>,
     ) -> Result<Arc<Self>, Error> {
-        ServerTls::of(protocol, None, policy, Proof::Keys(PskSettings::of_server(book)?))
+        ServerTls::of(protocol, None, policy, ServerProof::Keys(PskSettings::of_server(book)?))
     }
 
     fn of(
         protocol: Protocol,
         prelude: Option<PreludeOf>,
         policy: TlsPolicy,
-        proof: Proof,
+        proof: ServerProof,
     ) -> Result<Arc<Self>, Error> {
         let is_shut = AtomicBool::new(false);
         let (uses, handshake_thread) = (TlsUse::of(protocol), HandshakeThread::start()?);
         Ok(Arc::new(ServerTls { policy, uses, prelude, proof, is_shut, handshake_thread }))
     }
 
-    /// Replaces certificate and key, if the listener has them. Existing connections keep their keys.
+    /// Replaces certificate and key, if the listener has them. Existing connections keep their
+    /// keys.
     ///
     /// # Errors
     /// Fails if they are not PEM or do not belong together. The old ones stay then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
-        if let Proof::Certificate(held) = &self.proof {
+        if let ServerProof::Certificate(held) = &self.proof {
             let new = config(certificate, key)?;
             *held.write().expect("no holder panics") = new;
         }
@@ -130,9 +131,10 @@ impl ServerTls {
         self: &Arc<Self>,
         socket: OwnedFd,
         listener: ListenerId,
-        spread: &Arc<Spread>,
+        spread: &Arc<ConnectionBalancer>,
     ) {
-        let answer = Answer::Accepted { tls: self.clone(), listener, spread: spread.clone() };
+        let answer =
+            OutcomeReceiver::Accepted { tls: self.clone(), listener, spread: spread.clone() };
         self.handshake_thread.welcome(socket, answer);
     }
 
@@ -147,7 +149,7 @@ impl ServerTls {
     }
 
     /// Counts a connection that is let in; `secured` is `None` without TLS.
-    pub(super) fn count(&self, secured: Option<&mut Secured>) {
+    pub(super) fn count(&self, secured: Option<&mut TlsState>) {
         if self.policy == TlsPolicy::Allowed {
             self.uses.chose(secured.is_some());
         }
@@ -162,11 +164,11 @@ impl ServerTls {
     }
 
     /// Returns the exchange that precedes the TLS handshake of a new connection.
-    pub(super) fn before(&self) -> Before {
+    pub(super) fn before(&self) -> PreHandshake {
         match (self.prelude, self.policy) {
-            (Some(prelude), policy) => Before::Prelude(prelude(policy)),
-            (None, TlsPolicy::Allowed) => Before::Look,
-            (None, TlsPolicy::Required) => Before::Nothing,
+            (Some(prelude), policy) => PreHandshake::Prelude(prelude(policy)),
+            (None, TlsPolicy::Allowed) => PreHandshake::Look,
+            (None, TlsPolicy::Required) => PreHandshake::Nothing,
         }
     }
 
@@ -176,13 +178,15 @@ impl ServerTls {
     }
 
     /// Returns the server's side of a new handshake.
-    pub(super) fn side(&self) -> Result<Side, Insecurity> {
+    pub(super) fn side(&self) -> Result<HandshakeRole, TlsFailure> {
         let config = match &self.proof {
-            Proof::Certificate(held) => held.read().expect("no holder panics").clone(),
-            Proof::Keys(settings) => return Ok(Side::Psk(Box::new(settings.begin()?))),
+            ServerProof::Certificate(held) => held.read().expect("no holder panics").clone(),
+            ServerProof::Keys(settings) => {
+                return Ok(HandshakeRole::Psk(Box::new(settings.begin()?)));
+            }
         };
-        let server = UnbufferedServerConnection::new(config).map_err(|_| Insecurity::Internal)?;
-        Ok(Side::Server(Box::new(server)))
+        let server = UnbufferedServerConnection::new(config).map_err(|_| TlsFailure::Internal)?;
+        Ok(HandshakeRole::Server(Box::new(server)))
     }
 }
 

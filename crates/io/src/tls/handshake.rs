@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
-use contract::{Insecurity, Opening, Passage, Prelude};
+use contract::{CompletedPrelude, Prelude, PreludeOutcome, TlsFailure};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::UnbufferedClientConnection;
@@ -16,7 +16,7 @@ use rustls::{CertificateError, Error};
 
 use super::key::{HEADER, RECORD_MAX};
 use super::psk::PskHandshake;
-use super::secured::{Next, Secured};
+use super::secured::{KeySource, TlsState};
 
 /// Maximum number of a handshake's bytes that are kept at a time: more than a certificate chain.
 const KEPT_MAX: usize = 128 << 10;
@@ -34,7 +34,7 @@ const HANDSHAKE: u8 = 22;
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
 /// The role of this process in a connection.
-pub(super) enum Side {
+pub(super) enum HandshakeRole {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
     /// Either role, with pre-shared keys.
@@ -42,7 +42,7 @@ pub(super) enum Side {
 }
 
 /// The exchange that precedes a TLS handshake on a connection.
-pub(super) enum Before {
+pub(super) enum PreHandshake {
     /// The handshake begins at once.
     Nothing,
     /// TLS is optional: the first byte of the peer decides.
@@ -53,7 +53,7 @@ pub(super) enum Before {
 
 /// The state of a handshake after [`Handshake::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum HandshakeProgress {
     /// The handshake waits for bytes of the peer.
     Reads,
     /// The handshake waits until the socket accepts bytes.
@@ -65,10 +65,10 @@ pub(super) enum Progress {
 }
 
 /// The result of a handshake: the socket, its keys, and the outcome of a prelude if there was one.
-pub(super) type Finished = (OwnedFd, Box<Secured>, Option<Box<Opening>>);
+pub(super) type FinishedHandshake = (OwnedFd, Box<TlsState>, Option<Box<CompletedPrelude>>);
 
 /// The next step that rustls or OpenSSL wants in a handshake.
-pub(super) enum Step {
+pub(super) enum HandshakeStep {
     Send,
     Receive,
     Done,
@@ -78,10 +78,10 @@ pub(super) enum Step {
 /// handshake.
 pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
-    side: Side,
-    before: Before,
+    side: HandshakeRole,
+    before: PreHandshake,
     /// The outcome of a prelude, for the session; `None` without a prelude, or before its end.
-    pub(super) opening: Option<Box<Opening>>,
+    pub(super) opening: Option<Box<CompletedPrelude>>,
     incoming: Vec<u8>,
     /// Bytes of `incoming` before the record that is being read.
     whole: usize,
@@ -91,8 +91,8 @@ pub(super) struct Handshake {
     outgoing: Vec<u8>,
 }
 
-/// Runs rustls's steps until the socket is needed. The result is the next `Step`, or why the
-/// handshake fails; the peer's alert is then in `$outgoing`.
+/// Runs rustls's steps until the socket is needed. The result is the next `HandshakeStep`, or why
+/// the handshake fails; the peer's alert is then in `$outgoing`.
 macro_rules! drive {
     ($side:expr, $incoming:expr, $outgoing:expr) => {
         loop {
@@ -104,11 +104,11 @@ macro_rules! drive {
                 }
                 Ok(ConnectionState::TransmitTlsData(transmit)) => {
                     transmit.done();
-                    Ok(Some(Step::Send))
+                    Ok(Some(HandshakeStep::Send))
                 }
-                Ok(ConnectionState::BlockedHandshake) => Ok(Some(Step::Receive)),
-                Ok(ConnectionState::WriteTraffic(_)) => Ok(Some(Step::Done)),
-                Ok(_) => Err(Insecurity::Misbehaved),
+                Ok(ConnectionState::BlockedHandshake) => Ok(Some(HandshakeStep::Receive)),
+                Ok(ConnectionState::WriteTraffic(_)) => Ok(Some(HandshakeStep::Done)),
+                Ok(_) => Err(TlsFailure::Misbehaved),
                 Err(error) => Err(reason(&error)),
             };
             $incoming.drain(..discard);
@@ -130,7 +130,7 @@ macro_rules! drive {
 }
 
 impl Handshake {
-    pub(super) fn new(socket: OwnedFd, side: Side, before: Before) -> Handshake {
+    pub(super) fn new(socket: OwnedFd, side: HandshakeRole, before: PreHandshake) -> Handshake {
         Handshake {
             socket,
             side,
@@ -149,32 +149,34 @@ impl Handshake {
     /// # Errors
     /// Fails with the reason why there is no connection over TLS. The peer has been told, if the
     /// socket took the alert.
-    pub(super) fn advance(&mut self) -> Result<Progress, Insecurity> {
+    pub(super) fn advance(&mut self) -> Result<HandshakeProgress, TlsFailure> {
         if let Some(waits) = self.begin()? {
             return Ok(waits);
         }
         loop {
             if !self.send()? {
-                return Ok(Progress::Writes);
+                return Ok(HandshakeProgress::Writes);
             }
             // The rest of a record of which a piece came before.
             if self.incoming.len() > self.whole && !self.receive()? {
-                return Ok(Progress::Reads);
+                return Ok(HandshakeProgress::Reads);
             }
             let step = match &mut self.side {
-                Side::Server(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
-                Side::Client(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
-                Side::Psk(side) => side.drive(&mut self.incoming, &mut self.outgoing),
+                HandshakeRole::Server(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
+                HandshakeRole::Client(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
+                HandshakeRole::Psk(side) => side.drive(&mut self.incoming, &mut self.outgoing),
             };
             self.whole = self.incoming.len();
-            self.has_answered |= matches!(step, Ok(Step::Send));
+            self.has_answered |= matches!(step, Ok(HandshakeStep::Send));
             match step {
-                Ok(Step::Send) => {}
-                Ok(Step::Done) if self.outgoing.is_empty() => return Ok(Progress::Done),
-                Ok(Step::Done) => {}
-                Ok(Step::Receive) => {
+                Ok(HandshakeStep::Send) => {}
+                Ok(HandshakeStep::Done) if self.outgoing.is_empty() => {
+                    return Ok(HandshakeProgress::Done);
+                }
+                Ok(HandshakeStep::Done) => {}
+                Ok(HandshakeStep::Receive) => {
                     if !self.receive()? {
-                        return Ok(Progress::Reads);
+                        return Ok(HandshakeProgress::Reads);
                     }
                 }
                 Err(why) => {
@@ -187,59 +189,59 @@ impl Handshake {
 
     /// Continues with the part before the handshake. Returns the state after that; `None` once the
     /// handshake may begin.
-    fn begin(&mut self) -> Result<Option<Progress>, Insecurity> {
+    fn begin(&mut self) -> Result<Option<HandshakeProgress>, TlsFailure> {
         match &self.before {
-            Before::Nothing => return Ok(None),
-            Before::Look => match self.look()? {
-                None => return Ok(Some(Progress::Reads)),
+            PreHandshake::Nothing => return Ok(None),
+            PreHandshake::Look => match self.look()? {
+                None => return Ok(Some(HandshakeProgress::Reads)),
                 Some(HANDSHAKE) => {}
-                Some(_) => return Ok(Some(Progress::Plain)),
+                Some(_) => return Ok(Some(HandshakeProgress::Plain)),
             },
-            Before::Prelude(_) => {
+            PreHandshake::Prelude(_) => {
                 if let Some(waits) = self.play()? {
                     return Ok(Some(waits));
                 }
             }
         }
-        self.before = Before::Nothing;
+        self.before = PreHandshake::Nothing;
         Ok(None)
     }
 
     /// Continues with the prelude. No more bytes are received than the prelude wants. Returns the
     /// state after that; `None` if the handshake may begin.
-    fn play(&mut self) -> Result<Option<Progress>, Insecurity> {
+    fn play(&mut self) -> Result<Option<HandshakeProgress>, TlsFailure> {
         let mut bytes = [0; PIECE_BYTES_MAX];
         self.hear(&[])?;
         for _ in 0..PIECES_MAX {
             if !self.send()? {
-                return Ok(Some(Progress::Writes));
+                return Ok(Some(HandshakeProgress::Writes));
             }
             let wants = match &self.before {
-                Before::Prelude(prelude) => prelude.wants().min(PIECE_BYTES_MAX),
-                Before::Nothing | Before::Look => return Ok(None),
+                PreHandshake::Prelude(prelude) => prelude.wants().min(PIECE_BYTES_MAX),
+                PreHandshake::Nothing | PreHandshake::Look => return Ok(None),
             };
             let came = match recv(&self.socket, &mut bytes[..wants], RecvFlags::DONTWAIT) {
                 Ok((_, came @ 1..)) => came,
                 Err(Errno::INTR) => 0,
-                Err(Errno::AGAIN) => return Ok(Some(Progress::Reads)),
-                Ok((_, 0)) | Err(_) => return Err(Insecurity::BrokenOff),
+                Err(Errno::AGAIN) => return Ok(Some(HandshakeProgress::Reads)),
+                Ok((_, 0)) | Err(_) => return Err(TlsFailure::BrokenOff),
             };
             let (opening, waits) = match self.hear(&bytes[..came])? {
                 None => continue,
-                Some(Passage::Plain(opening)) => (opening, Some(Progress::Plain)),
-                Some(Passage::Secure(opening)) => (opening, None),
+                Some(PreludeOutcome::Plain(opening)) => (opening, Some(HandshakeProgress::Plain)),
+                Some(PreludeOutcome::Secure(opening)) => (opening, None),
             };
             self.opening = Some(Box::new(opening));
             return Ok(waits);
         }
         // Others have their turn before it goes on.
-        Ok(Some(if self.send()? { Progress::Reads } else { Progress::Writes }))
+        Ok(Some(if self.send()? { HandshakeProgress::Reads } else { HandshakeProgress::Writes }))
     }
 
     /// Passes received bytes to the prelude. Returns the outcome if the prelude has ended. If it
     /// fails, its last answers are sent.
-    fn hear(&mut self, bytes: &[u8]) -> Result<Option<Passage>, Insecurity> {
-        let Before::Prelude(prelude) = &mut self.before else { return Ok(None) };
+    fn hear(&mut self, bytes: &[u8]) -> Result<Option<PreludeOutcome>, TlsFailure> {
+        let PreHandshake::Prelude(prelude) = &mut self.before else { return Ok(None) };
         let heard = prelude.take(bytes, &mut self.outgoing);
         if heard.is_err() {
             let _ = self.send();
@@ -249,37 +251,37 @@ impl Handshake {
 
     /// Peeks at the peer's first byte and leaves it in the socket; returns `None` if no byte has
     /// arrived.
-    fn look(&self) -> Result<Option<u8>, Insecurity> {
+    fn look(&self) -> Result<Option<u8>, TlsFailure> {
         let mut first = [0];
         match recv(&self.socket, &mut first, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
             Ok((_, 1)) => Ok(Some(first[0])),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            _ => Err(Insecurity::BrokenOff),
+            _ => Err(TlsFailure::BrokenOff),
         }
     }
 
     /// Returns `true` if TLS is optional and the peer has sent nothing yet.
     pub(super) fn is_silent(&self) -> bool {
-        matches!(self.before, Before::Look) && self.look() == Ok(None)
+        matches!(self.before, PreHandshake::Look) && self.look() == Ok(None)
     }
 
     /// Sends the outgoing bytes; returns `false` if the socket does not take all of them now.
-    fn send(&mut self) -> Result<bool, Insecurity> {
+    fn send(&mut self) -> Result<bool, TlsFailure> {
         while !self.outgoing.is_empty() {
             match send(&self.socket, &self.outgoing, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => drop(self.outgoing.drain(..sent)),
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(Insecurity::BrokenOff),
+                Err(_) => return Err(TlsFailure::BrokenOff),
             }
         }
         Ok(true)
     }
 
     /// Receives up to the end of a record; returns `false` if the rest of it has not come.
-    fn receive(&mut self) -> Result<bool, Insecurity> {
+    fn receive(&mut self) -> Result<bool, TlsFailure> {
         if self.incoming.len() > KEPT_MAX {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         loop {
             let record = &self.incoming[self.whole..];
@@ -288,7 +290,7 @@ impl Handshake {
                 Some(&[kind, major, _, high, low]) => {
                     let is_plain = major != 3 || !RECORD_TYPES.contains(&kind);
                     if self.is_first && is_plain {
-                        return Err(Insecurity::Plain);
+                        return Err(TlsFailure::Plain);
                     }
                     self.is_first = false;
                     HEADER + usize::from(u16::from_be_bytes([high, low]))
@@ -299,10 +301,10 @@ impl Handshake {
                 return Ok(true);
             }
             if is_plain_start(record) && self.is_first {
-                return Err(Insecurity::Plain);
+                return Err(TlsFailure::Plain);
             }
             if length > RECORD_MAX {
-                return Err(Insecurity::Misbehaved);
+                return Err(TlsFailure::Misbehaved);
             }
             let had = self.incoming.len();
             self.incoming.resize(had + missing, 0);
@@ -310,35 +312,35 @@ impl Handshake {
             let came = got.as_ref().map_or(0, |(_, came)| *came);
             self.incoming.truncate(had + came);
             match got {
-                Ok((_, 0)) => return Err(Insecurity::BrokenOff),
+                Ok((_, 0)) => return Err(TlsFailure::BrokenOff),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),
-                Err(_) => return Err(Insecurity::BrokenOff),
+                Err(_) => return Err(TlsFailure::BrokenOff),
             }
         }
     }
 
     /// Returns the socket, the keys and the opening of a finished handshake.
-    pub(super) fn finish(self) -> Result<Finished, Insecurity> {
+    pub(super) fn finish(self) -> Result<FinishedHandshake, TlsFailure> {
         if !self.incoming.is_empty() {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
-        let internal = |_| Insecurity::Internal;
+        let internal = |_| TlsFailure::Internal;
         let (secrets, next) = match self.side {
-            Side::Server(side) => {
+            HandshakeRole::Server(side) => {
                 let (secrets, next) = side.dangerous_into_kernel_connection().map_err(internal)?;
-                (secrets, Next::Server(next))
+                (secrets, KeySource::Server(next))
             }
-            Side::Client(side) => {
+            HandshakeRole::Client(side) => {
                 let (secrets, next) = side.dangerous_into_kernel_connection().map_err(internal)?;
-                (secrets, Next::Client(next))
+                (secrets, KeySource::Client(next))
             }
-            Side::Psk(side) => {
+            HandshakeRole::Psk(side) => {
                 let (secured, opening) = side.finish()?;
                 return Ok((self.socket, Box::new(secured), opening));
             }
         };
-        Ok((self.socket, Box::new(Secured::new(&secrets, next)?), self.opening))
+        Ok((self.socket, Box::new(TlsState::new(&secrets, next)?), self.opening))
     }
 }
 
@@ -352,7 +354,7 @@ fn is_plain_start(bytes: &[u8]) -> bool {
 fn encode_into(
     outgoing: &mut Vec<u8>,
     mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
-) -> Result<(), Insecurity> {
+) -> Result<(), TlsFailure> {
     let had = outgoing.len();
     let mut room = 4096;
     loop {
@@ -365,38 +367,38 @@ fn encode_into(
             Err(EncodeError::InsufficientSize(error)) => room = error.required_size,
             Err(EncodeError::AlreadyEncoded) => {
                 outgoing.truncate(had);
-                return Err(Insecurity::Internal);
+                return Err(TlsFailure::Internal);
             }
         }
     }
 }
 
 /// Returns the reason for an insecure connection that an error of rustls stands for.
-fn reason(error: &Error) -> Insecurity {
+fn reason(error: &Error) -> TlsFailure {
     use CertificateError as C;
     match error {
-        Error::InvalidCertificate(C::Expired | C::ExpiredContext { .. }) => Insecurity::Expired,
+        Error::InvalidCertificate(C::Expired | C::ExpiredContext { .. }) => TlsFailure::Expired,
         Error::InvalidCertificate(C::NotValidYet | C::NotValidYetContext { .. }) => {
-            Insecurity::NotYetValid
+            TlsFailure::NotYetValid
         }
         Error::InvalidCertificate(C::NotValidForName | C::NotValidForNameContext { .. }) => {
-            Insecurity::WrongName
+            TlsFailure::WrongName
         }
         // An authority of the same name has another key.
         Error::InvalidCertificate(C::UnknownIssuer | C::BadSignature) => {
-            Insecurity::UnknownAuthority
+            TlsFailure::UnknownAuthority
         }
         Error::InvalidCertificate(C::ApplicationVerificationFailure) => {
-            Insecurity::WrongFingerprint
+            TlsFailure::WrongFingerprint
         }
-        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Insecurity::BadCertificate,
-        Error::AlertReceived(alert) => Insecurity::Alert(u8::from(*alert)),
-        Error::PeerIncompatible(_) => Insecurity::NothingInCommon,
-        Error::DecryptError => Insecurity::BadRecord,
+        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => TlsFailure::BadCertificate,
+        Error::AlertReceived(alert) => TlsFailure::Alert(u8::from(*alert)),
+        Error::PeerIncompatible(_) => TlsFailure::NothingInCommon,
+        Error::DecryptError => TlsFailure::BadRecord,
         Error::PeerMisbehaved(_)
         | Error::InvalidMessage(_)
         | Error::InappropriateMessage { .. }
-        | Error::InappropriateHandshakeMessage { .. } => Insecurity::Misbehaved,
-        _ => Insecurity::Internal,
+        | Error::InappropriateHandshakeMessage { .. } => TlsFailure::Misbehaved,
+        _ => TlsFailure::Internal,
     }
 }

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use contract::{ConnId, Happening, Insecurity, Instant, ListenerId, Opening, Peer};
+use contract::{CompletedPrelude, ConnId, Instant, ListenerId, Peer, ServerEvent, TlsFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::certificate::ServerTls;
-use super::handshake::{Handshake, Progress};
-use super::line::{Bounds, Line, Origin, Waiting};
-use super::secured::Secured;
+use super::handshake::{Handshake, HandshakeProgress};
+use super::line::{AddressLimits, HandshakeQueue, SourceNetwork, WaitingHandshake};
+use super::secured::TlsState;
 use super::trust::ClientTls;
 use crate::endpoint::peer_of;
-use crate::spread::{Arrival, turned_away};
-use crate::{Clock, Error, Spread, Waker};
+use crate::spread::{AcceptedConnection, turned_away};
+use crate::{Clock, ConnectionBalancer, Error, Waker};
 
 /// The time limit of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 512;
 const WAITING_MAX: usize = 4096;
 
 /// The limits of each client address.
-const BOUNDS: Bounds = Bounds { places: AT_ONCE / 8, waiting: WAITING_MAX / 4 };
+const BOUNDS: AddressLimits = AddressLimits { places: AT_ONCE / 8, waiting: WAITING_MAX / 4 };
 
 /// Maximum number of handshakes that begin in one turn, so that those in progress continue.
 const STARTS: usize = 16;
@@ -40,20 +40,20 @@ const STARTS: usize = 16;
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// The outcome of a dialled connection's handshake: its keys, or why there are none.
-type Outcome = (ConnId, Result<Box<Secured>, Insecurity>);
+type DialOutcome = (ConnId, Result<Box<TlsState>, TlsFailure>);
 
 /// The receiver of a handshake's outcome.
-pub(super) enum Answer {
+pub(super) enum OutcomeReceiver {
     /// A worker of a server gets the connection.
-    Accepted { tls: Arc<ServerTls>, listener: ListenerId, spread: Arc<Spread> },
+    Accepted { tls: Arc<ServerTls>, listener: ListenerId, spread: Arc<ConnectionBalancer> },
     /// The sockets that dialled the connection get its outcome.
-    Dialled { tls: ClientTls, conn: ConnId, to: Dialler },
+    Dialled { tls: ClientTls, conn: ConnId, to: DialChannel },
 }
 
 /// A channel back to the sockets that dialled.
 #[derive(Clone)]
-pub(super) struct Dialler {
-    outcomes: Sender<Outcome>,
+pub(super) struct DialChannel {
+    outcomes: Sender<DialOutcome>,
     has_news: Arc<AtomicBool>,
     waker: Waker,
 }
@@ -61,7 +61,7 @@ pub(super) struct Dialler {
 /// A handle to the thread that does handshakes. The thread ends when the handle is dropped.
 pub(crate) struct HandshakeThread {
     /// The channel of new connections; dropped to end the thread.
-    guests: Option<Sender<(OwnedFd, Answer)>>,
+    guests: Option<Sender<(OwnedFd, OutcomeReceiver)>>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
@@ -75,7 +75,7 @@ impl HandshakeThread {
         let (guests, inbox) = channel();
         let waker = Waker::new()?;
         let waiting = Arc::new(AtomicUsize::new(0));
-        let hall = Hall::new(AT_ONCE, BOUNDS, waiting.clone(), waker.clone());
+        let hall = HandshakeLoop::new(AT_ONCE, BOUNDS, waiting.clone(), waker.clone());
         std::thread::Builder::new()
             .name("nf-tls".to_owned())
             .spawn(move || hall.run(&Clock::start(), &inbox))
@@ -84,11 +84,11 @@ impl HandshakeThread {
     }
 
     /// Sends a socket to the thread for its handshake.
-    pub(super) fn welcome(&self, socket: OwnedFd, answer: Answer) {
+    pub(super) fn welcome(&self, socket: OwnedFd, answer: OutcomeReceiver) {
         let Some(guests) = &self.guests else { return };
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Guest::fail(socket, answer, Insecurity::Crowd);
+            return PendingHandshake::fail(socket, answer, TlsFailure::Crowd);
         }
         if guests.send((socket, answer)).is_ok() {
             self.waker.wake();
@@ -104,51 +104,51 @@ impl Drop for HandshakeThread {
 }
 
 /// A connection whose handshake is in progress.
-struct Guest {
+struct PendingHandshake {
     handshake: Handshake,
-    answer: Answer,
+    answer: OutcomeReceiver,
     /// The address to which the handshake's place is charged; `None` if it is not limited.
-    origin: Option<Origin>,
+    origin: Option<SourceNetwork>,
     began: Instant,
     until: Instant,
-    waits: Progress,
+    waits: HandshakeProgress,
 }
 
-impl Guest {
+impl PendingHandshake {
     /// Begins a handshake. Returns `None` if that has failed, which is reported already.
     fn new(
         socket: OwnedFd,
-        answer: Answer,
-        origin: Option<Origin>,
+        answer: OutcomeReceiver,
+        origin: Option<SourceNetwork>,
         began: Instant,
         until: Instant,
-    ) -> Option<Guest> {
+    ) -> Option<PendingHandshake> {
         let (side, before) = match &answer {
-            Answer::Accepted { tls, .. } => (tls.side(), tls.before()),
-            Answer::Dialled { tls, .. } => (tls.side(), tls.before()),
+            OutcomeReceiver::Accepted { tls, .. } => (tls.side(), tls.before()),
+            OutcomeReceiver::Dialled { tls, .. } => (tls.side(), tls.before()),
         };
         match side {
-            Ok(side) => Some(Guest {
+            Ok(side) => Some(PendingHandshake {
                 handshake: Handshake::new(socket, side, before),
                 answer,
                 origin,
                 began,
                 until,
-                waits: Progress::Writes,
+                waits: HandshakeProgress::Writes,
             }),
             Err(why) => {
-                Guest::fail(socket, answer, why);
+                PendingHandshake::fail(socket, answer, why);
                 None
             }
         }
     }
 
     /// Reports the reason that a handshake failed, and closes the socket.
-    fn fail(socket: OwnedFd, answer: Answer, why: Insecurity) {
+    fn fail(socket: OwnedFd, answer: OutcomeReceiver, why: TlsFailure) {
         match answer {
-            Answer::Accepted { tls, listener, .. } => {
-                Happening::insecure(why).count();
-                if why == Insecurity::Plain && !tls.has_prelude() {
+            OutcomeReceiver::Accepted { tls, listener, .. } => {
+                ServerEvent::insecure(why).count();
+                if why == TlsFailure::Plain && !tls.has_prelude() {
                     refuse(&socket);
                 }
                 let number = listener.0 + 1;
@@ -157,7 +157,7 @@ impl Guest {
                     Err(()) => tracing::warn!(listener = number, %why, "TLS failed"),
                 }
             }
-            Answer::Dialled { conn, to, .. } => to.tell(conn, Err(why)),
+            OutcomeReceiver::Dialled { conn, to, .. } => to.tell(conn, Err(why)),
         }
     }
 
@@ -165,51 +165,53 @@ impl Guest {
     /// `None` if the client has sent its whole hello, or if this end dialled the connection.
     fn may_go_at(&self) -> Option<Instant> {
         let is_idle =
-            !self.handshake.has_answered && matches!(self.answer, Answer::Accepted { .. });
+            !self.handshake.has_answered && matches!(self.answer, OutcomeReceiver::Accepted { .. });
         is_idle.then(|| self.began + IDLE_MAX)
     }
 
     /// Ends the handshake, for the reason `why`, so that a waiting connection can begin its own. A
     /// client that has said nothing, where TLS is optional, goes on without TLS: clients over TLS
     /// speak first, and at once.
-    fn give_up(self, why: Insecurity) {
-        let Guest { handshake, answer, .. } = self;
+    fn give_up(self, why: TlsFailure) {
+        let PendingHandshake { handshake, answer, .. } = self;
         match handshake.is_silent() {
             true => answer.reached(handshake.socket, None, None),
-            false => Guest::fail(handshake.socket, answer, why),
+            false => PendingHandshake::fail(handshake.socket, answer, why),
         }
     }
 
     /// Continues the handshake as far as possible. Returns it if it has to wait; otherwise its end
     /// was reported.
-    fn advance(mut self) -> Option<Guest> {
+    fn advance(mut self) -> Option<PendingHandshake> {
         match self.handshake.advance() {
-            Ok(waits @ (Progress::Reads | Progress::Writes)) => {
+            Ok(waits @ (HandshakeProgress::Reads | HandshakeProgress::Writes)) => {
                 self.waits = waits;
                 return Some(self);
             }
-            Ok(Progress::Plain) => {
+            Ok(HandshakeProgress::Plain) => {
                 let Handshake { socket, opening, .. } = self.handshake;
                 self.answer.reached(socket, None, opening);
             }
-            Ok(Progress::Done) => match self.handshake.finish() {
+            Ok(HandshakeProgress::Done) => match self.handshake.finish() {
                 Ok((socket, secured, opening)) => {
                     self.answer.reached(socket, Some(secured), opening);
                 }
                 Err(why) => self.answer.broken(why),
             },
-            Err(why) => Guest::fail(self.handshake.socket, self.answer, why),
+            Err(why) => PendingHandshake::fail(self.handshake.socket, self.answer, why),
         }
         None
     }
 }
 
-impl Answer {
+impl OutcomeReceiver {
     /// Returns the address to which a connection is charged; `None` for dialled connections and
     /// those of Unix sockets, which are not limited.
-    fn origin(&self, socket: &OwnedFd) -> Option<Origin> {
+    fn origin(&self, socket: &OwnedFd) -> Option<SourceNetwork> {
         match (self, peer_of(socket)) {
-            (Answer::Accepted { .. }, Ok(Peer::Internet(peer))) => Some(Origin::of(peer.ip())),
+            (OutcomeReceiver::Accepted { .. }, Ok(Peer::Internet(peer))) => {
+                Some(SourceNetwork::of(peer.ip()))
+            }
             _ => None,
         }
     }
@@ -219,37 +221,46 @@ impl Answer {
     fn reached(
         self,
         socket: OwnedFd,
-        secured: Option<Box<Secured>>,
-        opening: Option<Box<Opening>>,
+        secured: Option<Box<TlsState>>,
+        opening: Option<Box<CompletedPrelude>>,
     ) {
         match (self, secured) {
-            (Answer::Accepted { tls, .. }, _) if tls.is_shut() => Happening::RefusedDrained.count(),
-            (Answer::Accepted { tls, listener, spread }, mut secured) => {
+            (OutcomeReceiver::Accepted { tls, .. }, _) if tls.is_shut() => {
+                ServerEvent::RefusedDrained.count()
+            }
+            (OutcomeReceiver::Accepted { tls, listener, spread }, mut secured) => {
                 if secured.is_some() {
-                    Happening::TlsDone.count();
+                    ServerEvent::TlsDone.count();
                 }
                 match spread.let_in() {
                     Some(worker) => {
                         tls.count(secured.as_deref_mut());
-                        spread.hand_over(worker, Arrival { socket, listener, secured, opening });
+                        spread.hand_over(
+                            worker,
+                            AcceptedConnection { socket, listener, secured, opening },
+                        );
                     }
                     None => turned_away(),
                 }
             }
-            (Answer::Dialled { conn, to, .. }, Some(secured)) => to.tell(conn, Ok(secured)),
-            (Answer::Dialled { conn, to, .. }, None) => to.tell(conn, Err(Insecurity::Plain)),
+            (OutcomeReceiver::Dialled { conn, to, .. }, Some(secured)) => {
+                to.tell(conn, Ok(secured))
+            }
+            (OutcomeReceiver::Dialled { conn, to, .. }, None) => {
+                to.tell(conn, Err(TlsFailure::Plain))
+            }
         }
     }
 
     /// Reports that a handshake has yielded no keys, for the reason `why`, after its socket was
     /// closed.
-    fn broken(self, why: Insecurity) {
+    fn broken(self, why: TlsFailure) {
         match self {
-            Answer::Accepted { listener, .. } => {
-                Happening::insecure(why).count();
+            OutcomeReceiver::Accepted { listener, .. } => {
+                ServerEvent::insecure(why).count();
                 tracing::warn!(listener = listener.0 + 1, %why, "TLS failed");
             }
-            Answer::Dialled { conn, to, .. } => to.tell(conn, Err(why)),
+            OutcomeReceiver::Dialled { conn, to, .. } => to.tell(conn, Err(why)),
         }
     }
 }
@@ -257,7 +268,7 @@ impl Answer {
 /// Sends the TLS alert to a peer that does not speak TLS. The peer's bytes are read before, since
 /// unread bytes would reset the connection and lose the alert.
 fn refuse(socket: &OwnedFd) {
-    let _ = send(socket, &Insecurity::REFUSAL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let _ = send(socket, &TlsFailure::REFUSAL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     let _ = shutdown(socket, Shutdown::Write);
     let mut unread = [0; 4096];
     for _ in 0..16 {
@@ -268,8 +279,8 @@ fn refuse(socket: &OwnedFd) {
     }
 }
 
-impl Dialler {
-    fn tell(&self, conn: ConnId, outcome: Result<Box<Secured>, Insecurity>) {
+impl DialChannel {
+    fn tell(&self, conn: ConnId, outcome: Result<Box<TlsState>, TlsFailure>) {
         if self.outcomes.send((conn, outcome)).is_ok() {
             self.has_news.store(true, Ordering::Release);
             self.waker.wake();
@@ -279,21 +290,32 @@ impl Dialler {
 
 /// The thread's state: the handshakes in progress, oldest first, and the connections that wait for
 /// a place.
-struct Hall {
+struct HandshakeLoop {
     /// Maximum number of simultaneous handshakes.
     places: usize,
-    line: Line<(OwnedFd, Answer)>,
-    guests: Vec<Guest>,
+    line: HandshakeQueue<(OwnedFd, OutcomeReceiver)>,
+    guests: Vec<PendingHandshake>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
 
-impl Hall {
-    fn new(places: usize, bounds: Bounds, waiting: Arc<AtomicUsize>, waker: Waker) -> Hall {
-        Hall { places, line: Line::new(bounds), guests: Vec::new(), waiting, waker }
+impl HandshakeLoop {
+    fn new(
+        places: usize,
+        bounds: AddressLimits,
+        waiting: Arc<AtomicUsize>,
+        waker: Waker,
+    ) -> HandshakeLoop {
+        HandshakeLoop {
+            places,
+            line: HandshakeQueue::new(bounds),
+            guests: Vec::new(),
+            waiting,
+            waker,
+        }
     }
 
-    fn run(mut self, clock: &Clock, inbox: &Receiver<(OwnedFd, Answer)>) {
+    fn run(mut self, clock: &Clock, inbox: &Receiver<(OwnedFd, OutcomeReceiver)>) {
         loop {
             self.waker.clear();
             if !self.collect(inbox, clock.now()) {
@@ -307,16 +329,21 @@ impl Hall {
     }
 
     /// Puts new connections into the line. Returns `false` if no more will come.
-    fn collect(&mut self, inbox: &Receiver<(OwnedFd, Answer)>, now: Instant) -> bool {
+    fn collect(&mut self, inbox: &Receiver<(OwnedFd, OutcomeReceiver)>, now: Instant) -> bool {
         for _ in 0..WAITING_MAX {
             match inbox.try_recv() {
                 Ok((socket, answer)) => {
                     let origin = answer.origin(&socket);
-                    let one =
-                        Waiting { origin, until: now + HANDSHAKE_MAX, what: (socket, answer) };
-                    if let Err(Waiting { what: (socket, answer), .. }) = self.line.push(one) {
+                    let one = WaitingHandshake {
+                        origin,
+                        until: now + HANDSHAKE_MAX,
+                        what: (socket, answer),
+                    };
+                    if let Err(WaitingHandshake { what: (socket, answer), .. }) =
+                        self.line.push(one)
+                    {
                         self.waiting.fetch_sub(1, Ordering::Relaxed);
-                        Guest::fail(socket, answer, Insecurity::Crowd);
+                        PendingHandshake::fail(socket, answer, TlsFailure::Crowd);
                     }
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -340,12 +367,12 @@ impl Hall {
                 // Each in line is of an address that has all its places.
                 self.make_room(now, origin).then(|| self.line.next()).flatten()
             });
-            let Some(Waiting { origin, until, what: (socket, answer) }) = next else {
+            let Some(WaitingHandshake { origin, until, what: (socket, answer) }) = next else {
                 return false;
             };
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            let guest = Guest::new(socket, answer, origin, now, until);
-            match guest.and_then(Guest::advance) {
+            let guest = PendingHandshake::new(socket, answer, origin, now, until);
+            match guest.and_then(PendingHandshake::advance) {
                 Some(guest) => self.guests.push(guest),
                 None => self.line.leave(origin),
             }
@@ -355,15 +382,15 @@ impl Hall {
 
     /// Ends the oldest handshake whose client has sent no hello for some time: of `origin`, or of
     /// any address if that is `None`. Returns `false` if there is no such handshake.
-    fn make_room(&mut self, now: Instant, origin: Option<Origin>) -> bool {
-        let is_idle = |guest: &Guest| {
+    fn make_room(&mut self, now: Instant, origin: Option<SourceNetwork>) -> bool {
+        let is_idle = |guest: &PendingHandshake| {
             guest.may_go_at().is_some_and(|at| at <= now)
                 && origin.is_none_or(|origin| guest.origin == Some(origin))
         };
         let Some(oldest) = self.guests.iter().position(is_idle) else { return false };
         let oldest = self.guests.remove(oldest);
         self.line.leave(oldest.origin);
-        oldest.give_up(Insecurity::Crowd);
+        oldest.give_up(TlsFailure::Crowd);
         true
     }
 
@@ -374,7 +401,7 @@ impl Hall {
             let origin = guest.origin;
             if guest.until <= now {
                 self.line.leave(origin);
-                guest.give_up(Insecurity::Late);
+                guest.give_up(TlsFailure::Late);
             } else if *is_ready {
                 match guest.advance() {
                     Some(guest) => self.guests.push(guest),
@@ -386,7 +413,7 @@ impl Hall {
         }
         while let Some((socket, answer)) = self.line.late(now) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            Guest::fail(socket, answer, Insecurity::Late);
+            PendingHandshake::fail(socket, answer, TlsFailure::Late);
         }
     }
 
@@ -396,7 +423,8 @@ impl Hall {
         let first = self.line.first();
         let ends = self.guests.iter().map(|guest| guest.until);
         // Somebody may get the place of one that is idle.
-        let idle = self.guests.iter().filter(|_| first.is_some()).filter_map(Guest::may_go_at);
+        let idle =
+            self.guests.iter().filter(|_| first.is_some()).filter_map(PendingHandshake::may_go_at);
         // One that may go, and has not, is in nobody's way.
         let idle = idle.filter(|at| *at > now);
         let earliest = ends.chain(idle).chain(first.map(|one| one.until)).min();
@@ -412,7 +440,7 @@ impl Hall {
         let mut all = vec![PollFd::from_borrowed_fd(waker, PollFlags::IN)];
         all.extend(self.guests.iter().map(|guest| {
             let flags = match guest.waits {
-                Progress::Writes => PollFlags::OUT,
+                HandshakeProgress::Writes => PollFlags::OUT,
                 _ => PollFlags::IN,
             };
             PollFd::from_borrowed_fd(guest.handshake.socket.as_fd(), flags)
@@ -423,28 +451,29 @@ impl Hall {
 }
 
 /// The TLS handshakes of connections that a thread dials, carried out by a second thread.
-pub(crate) struct Greeter {
+pub(crate) struct ClientHandshakes {
     tls: ClientTls,
     handshake_thread: HandshakeThread,
-    dialler: Dialler,
-    outcomes: Receiver<Outcome>,
+    dialler: DialChannel,
+    outcomes: Receiver<DialOutcome>,
 }
 
-impl Greeter {
+impl ClientHandshakes {
     /// Creates the handshakes of one thread's sockets; `waker` wakes that thread.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
-    pub(crate) fn new(tls: ClientTls, waker: Waker) -> Result<Greeter, Error> {
+    pub(crate) fn new(tls: ClientTls, waker: Waker) -> Result<ClientHandshakes, Error> {
         let (sender, outcomes) = channel();
         let dialler =
-            Dialler { outcomes: sender, has_news: Arc::new(AtomicBool::new(false)), waker };
-        Ok(Greeter { tls, handshake_thread: HandshakeThread::start()?, dialler, outcomes })
+            DialChannel { outcomes: sender, has_news: Arc::new(AtomicBool::new(false)), waker };
+        Ok(ClientHandshakes { tls, handshake_thread: HandshakeThread::start()?, dialler, outcomes })
     }
 
     /// Starts the handshake of a connection, over a second descriptor of its socket.
     pub(crate) fn greet(&self, conn: ConnId, socket: OwnedFd) {
-        let answer = Answer::Dialled { tls: self.tls.clone(), conn, to: self.dialler.clone() };
+        let answer =
+            OutcomeReceiver::Dialled { tls: self.tls.clone(), conn, to: self.dialler.clone() };
         self.handshake_thread.welcome(socket, answer);
     }
 
@@ -455,7 +484,7 @@ impl Greeter {
     }
 
     /// Returns the outcome of a handshake that has ended; `None` if there is no other.
-    pub(crate) fn next(&self) -> Option<Outcome> {
+    pub(crate) fn next(&self) -> Option<DialOutcome> {
         self.outcomes.try_recv().ok()
     }
 }
@@ -465,37 +494,37 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
-    use contract::{Passage, Prelude, Protocol, TlsUse};
+    use contract::{Prelude, PreludeOutcome, Protocol, TlsUse};
 
     use super::*;
-    use crate::spread::Arrival;
-    use crate::tls::handshake::Before;
+    use crate::spread::AcceptedConnection;
+    use crate::tls::handshake::PreHandshake;
     use crate::{PreludeOf, TlsPolicy};
 
     /// The handshakes of a server, without a thread, and the clients that dial it.
-    struct Scene {
-        hall: Hall,
+    struct HandshakeFixture {
+        hall: HandshakeLoop,
         server: Arc<ServerTls>,
         client: ClientTls,
-        spread: Arc<Spread>,
-        arrivals: Receiver<Arrival>,
-        calls: Sender<(OwnedFd, Answer)>,
-        inbox: Receiver<(OwnedFd, Answer)>,
+        spread: Arc<ConnectionBalancer>,
+        arrivals: Receiver<AcceptedConnection>,
+        calls: Sender<(OwnedFd, OutcomeReceiver)>,
+        inbox: Receiver<(OwnedFd, OutcomeReceiver)>,
     }
 
-    impl Scene {
-        fn new(places: usize, bounds: Bounds) -> Scene {
+    impl HandshakeFixture {
+        fn new(places: usize, bounds: AddressLimits) -> HandshakeFixture {
             let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
             let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
             let print = ring::digest::digest(&ring::digest::SHA256, made.cert.der());
             let print: String = print.as_ref().iter().map(|b| format!("{b:02x}")).collect();
             let waker = Waker::new().unwrap();
-            let spread = Spread::new(1);
+            let spread = ConnectionBalancer::new(1);
             let arrivals = spread.register(0, waker.clone());
             let (calls, inbox) = channel();
             let waiting = Arc::new(AtomicUsize::new(0));
-            Scene {
-                hall: Hall::new(places, bounds, waiting, waker),
+            HandshakeFixture {
+                hall: HandshakeLoop::new(places, bounds, waiting, waker),
                 server: ServerTls::new(TlsPolicy::Required, pem.as_bytes(), key.as_bytes())
                     .unwrap(),
                 client: ClientTls::new("server", None, Some(&print)).unwrap(),
@@ -516,7 +545,7 @@ mod tests {
 
         fn comes(&mut self, socket: OwnedFd, now: Instant) {
             let (tls, spread) = (self.server.clone(), self.spread.clone());
-            let answer = Answer::Accepted { tls, listener: ListenerId(0), spread };
+            let answer = OutcomeReceiver::Accepted { tls, listener: ListenerId(0), spread };
             self.hall.waiting.fetch_add(1, Ordering::Relaxed);
             self.calls.send((socket, answer)).unwrap();
             assert!(self.hall.collect(&self.inbox, now));
@@ -533,8 +562,8 @@ mod tests {
         fn speaking(&mut self, now: Instant) -> Handshake {
             let there = self.silent(now);
             let mut client =
-                Handshake::new(there.into(), self.client.side().unwrap(), Before::Nothing);
-            assert_eq!(client.advance(), Ok(Progress::Reads));
+                Handshake::new(there.into(), self.client.side().unwrap(), PreHandshake::Nothing);
+            assert_eq!(client.advance(), Ok(HandshakeProgress::Reads));
             client
         }
 
@@ -546,17 +575,19 @@ mod tests {
     }
 
     /// Limits that no address reaches.
-    const FREE: Bounds = Bounds { places: 100, waiting: 100 };
+    const FREE: AddressLimits = AddressLimits { places: 100, waiting: 100 };
 
     #[test]
     fn a_herd_waits_and_no_handshake_that_has_begun_is_lost() {
-        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        let (mut scene, now) = (HandshakeFixture::new(4, FREE), Instant::ZERO);
         let mut herd: Vec<Handshake> = (0..40).map(|_| scene.speaking(now)).collect();
         let mut done = 0;
         for _ in 0..100 {
             scene.turn(now);
             assert!(scene.hall.guests.len() <= 4);
-            herd.retain_mut(|one| one.advance().expect("nobody is sent away") != Progress::Done);
+            herd.retain_mut(|one| {
+                one.advance().expect("nobody is sent away") != HandshakeProgress::Done
+            });
             done += scene.arrivals.try_iter().count();
         }
         assert_eq!((herd.len(), done), (0, 40));
@@ -565,13 +596,13 @@ mod tests {
 
     #[test]
     fn a_place_goes_on_from_who_says_nothing_and_not_from_who_has_begun() {
-        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        let (mut scene, now) = (HandshakeFixture::new(4, FREE), Instant::ZERO);
         let silent: Vec<UnixStream> = (0..3).map(|_| scene.silent(now)).collect();
         let mut begun = scene.speaking(now);
         scene.turn(now);
         let mut late = scene.speaking(now);
         scene.turn(now);
-        assert_eq!(late.advance(), Ok(Progress::Reads), "it waits");
+        assert_eq!(late.advance(), Ok(HandshakeProgress::Reads), "it waits");
         assert!(scene.hall.line.first().is_some());
         let now = now + IDLE_MAX;
         scene.turn(now);
@@ -580,16 +611,16 @@ mod tests {
         assert!(recv(&silent[0], &mut byte, RecvFlags::DONTWAIT).is_ok());
         assert!(recv(&silent[1], &mut byte, RecvFlags::DONTWAIT).is_err());
         for one in [&mut late, &mut begun] {
-            assert_eq!(one.advance(), Ok(Progress::Done));
+            assert_eq!(one.advance(), Ok(HandshakeProgress::Done));
         }
         scene.turn(now);
         assert_eq!(scene.arrivals.try_iter().count(), 2);
     }
 
     /// A protocol that says something for each byte, and never comes to its end.
-    struct Endless;
+    struct EndlessPrelude;
 
-    impl Prelude for Endless {
+    impl Prelude for EndlessPrelude {
         fn wants(&self) -> usize {
             1
         }
@@ -598,7 +629,7 @@ mod tests {
             &mut self,
             bytes: &[u8],
             answers: &mut Vec<u8>,
-        ) -> Result<Option<Passage>, Insecurity> {
+        ) -> Result<Option<PreludeOutcome>, TlsFailure> {
             answers.extend(bytes);
             Ok(None)
         }
@@ -606,8 +637,8 @@ mod tests {
 
     #[test]
     fn what_comes_before_a_handshake_has_its_time_too() {
-        let (mut scene, mut now) = (Scene::new(4, FREE), Instant::ZERO);
-        scene.server = scene.behind(|_| Box::new(Endless));
+        let (mut scene, mut now) = (HandshakeFixture::new(4, FREE), Instant::ZERO);
+        scene.server = scene.behind(|_| Box::new(EndlessPrelude));
         let there = scene.silent(now);
         let mut answers = [0; 64];
         for second in 0..HANDSHAKE_MAX.as_secs() {
@@ -625,12 +656,12 @@ mod tests {
 
     #[test]
     fn a_handshake_that_ends_at_a_shut_listener_lets_nobody_in() {
-        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        let (mut scene, now) = (HandshakeFixture::new(4, FREE), Instant::ZERO);
         for (is_shut, let_in) in [(true, 0), (false, 1)] {
             let mut client = scene.speaking(now);
             scene.turn(now);
             scene.server.shut(is_shut);
-            assert_eq!(client.advance(), Ok(Progress::Done));
+            assert_eq!(client.advance(), Ok(HandshakeProgress::Done));
             scene.turn(now);
             assert_eq!(scene.arrivals.try_iter().count(), let_in);
         }
@@ -638,7 +669,7 @@ mod tests {
 
     #[test]
     fn a_client_that_says_nothing_goes_on_without_tls_where_it_may() {
-        let (mut scene, now) = (Scene::new(1, FREE), Instant::ZERO);
+        let (mut scene, now) = (HandshakeFixture::new(1, FREE), Instant::ZERO);
         let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
         let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let (pem, key) = (pem.as_bytes(), key.as_bytes());
@@ -664,7 +695,7 @@ mod tests {
         let mut other = scene.speaking(now);
         scene.turn(now + IDLE_MAX);
         assert!(scene.arrivals.try_recv().unwrap().secured.is_none());
-        assert_eq!(other.advance(), Ok(Progress::Done));
+        assert_eq!(other.advance(), Ok(HandshakeProgress::Done));
         scene.turn(now + IDLE_MAX);
         let arrival = scene.arrivals.try_recv().unwrap();
         assert_eq!((uses.chosen(), uses.opened()), ([1, 2], 1));
@@ -681,7 +712,8 @@ mod tests {
 
     #[test]
     fn one_address_does_not_get_all_places() {
-        let (mut scene, now) = (Scene::new(4, Bounds { places: 2, waiting: 3 }), Instant::ZERO);
+        let (mut scene, now) =
+            (HandshakeFixture::new(4, AddressLimits { places: 2, waiting: 3 }), Instant::ZERO);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut from_there = Vec::new();
         for _ in 0..6 {
@@ -691,7 +723,7 @@ mod tests {
         let mut other = scene.speaking(now);
         scene.turn(now);
         assert_eq!(scene.hall.guests.len(), 3, "two of one address, one of another");
-        assert_eq!(other.advance(), Ok(Progress::Done));
+        assert_eq!(other.advance(), Ok(HandshakeProgress::Done));
         scene.turn(now);
         assert_eq!(scene.arrivals.try_iter().count(), 1);
         // Of one address, too, who says nothing makes room; and all end in time.

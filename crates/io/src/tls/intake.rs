@@ -1,10 +1,10 @@
 //! The opening of received bytes: whole records in the receive buffer itself, a record that came in
 //! pieces in a buffer of its own.
 
-use contract::{Buf, Insecurity};
+use contract::{Buf, TlsFailure};
 
 use super::key::{RECORD_MAX, record_bytes};
-use super::secured::{Opened, Secured};
+use super::secured::{RecordContent, TlsState};
 
 /// The number of all buffers for records that come in pieces. Receive buffers have lower numbers.
 pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
@@ -13,14 +13,14 @@ pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
 /// before have an incomplete record, at most one for each connection and one for each receive
 /// buffer: while one is lent to a session, the receive buffer with the record's end is not used.
 #[derive(Default)]
-pub(crate) struct Spares {
+pub(crate) struct RecordBuffers {
     free: Vec<Buf>,
     /// Receive buffers that are held back in exchange for lent ones.
     held: Vec<Buf>,
     made: u32,
 }
 
-impl Spares {
+impl RecordBuffers {
     fn take(&mut self) -> Buf {
         self.free.pop().unwrap_or_else(|| {
             let bytes = Box::leak(vec![0; RECORD_MAX].into_boxed_slice());
@@ -45,7 +45,7 @@ impl Spares {
 
 /// The outcome of opening (decrypting) the records in a receive buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct DecryptOutcome {
     /// Data of a record that came in pieces: a buffer, and its length. It comes before `opened`.
     pub(crate) joined: Option<(Buf, usize)>,
     /// The receive buffer with the data of whole records, and its length.
@@ -57,7 +57,7 @@ pub(crate) struct Taken {
     pub(crate) is_closed: bool,
 }
 
-impl Secured {
+impl TlsState {
     /// Opens (decrypts) the records in the first `len` bytes of `buf`, and keeps the beginning of
     /// an incomplete one.
     ///
@@ -65,11 +65,11 @@ impl Secured {
     /// Fails if the bytes are not records of the peer. The buffer comes back with the reason.
     pub(crate) fn take(
         &mut self,
-        spares: &mut Spares,
+        spares: &mut RecordBuffers,
         mut buf: Buf,
         len: usize,
-    ) -> Result<Taken, (Buf, Insecurity)> {
-        let mut taken = Taken::default();
+    ) -> Result<DecryptOutcome, (Buf, TlsFailure)> {
+        let mut taken = DecryptOutcome::default();
         match self.take_into(spares, buf.prefix_mut(len), &mut taken) {
             Ok(0) if taken.joined.is_some() => spares.held.push(buf),
             Ok(0) => taken.spent = Some(buf),
@@ -94,10 +94,10 @@ impl Secured {
     /// of `bytes`.
     fn take_into(
         &mut self,
-        spares: &mut Spares,
+        spares: &mut RecordBuffers,
         bytes: &mut [u8],
-        taken: &mut Taken,
-    ) -> Result<usize, Insecurity> {
+        taken: &mut DecryptOutcome,
+    ) -> Result<usize, TlsFailure> {
         let mut at = 0;
         if self.carry.is_some() {
             at = self.fill(bytes)?;
@@ -114,9 +114,9 @@ impl Secured {
                 break;
             }
             match self.open(&mut bytes[out..at + length], at - out)? {
-                Opened::Data(more) => out += more,
-                Opened::Nothing => {}
-                Opened::Closed => taken.is_closed = true,
+                RecordContent::Data(more) => out += more,
+                RecordContent::Nothing => {}
+                RecordContent::Closed => taken.is_closed = true,
             }
             at += length;
         }
@@ -125,7 +125,7 @@ impl Secured {
 
     /// Adds bytes to the incomplete record. Returns the number of bytes that complete it, or zero
     /// if all were added and it is still incomplete.
-    fn fill(&mut self, bytes: &[u8]) -> Result<usize, Insecurity> {
+    fn fill(&mut self, bytes: &[u8]) -> Result<usize, TlsFailure> {
         let mut at = 0;
         let carry = self.carry.as_mut().expect("the caller looked");
         loop {
@@ -142,23 +142,27 @@ impl Secured {
     }
 
     /// Opens the record that came in pieces, and is whole now, into `taken`.
-    fn join(&mut self, spares: &mut Spares, taken: &mut Taken) -> Result<(), Insecurity> {
+    fn join(
+        &mut self,
+        spares: &mut RecordBuffers,
+        taken: &mut DecryptOutcome,
+    ) -> Result<(), TlsFailure> {
         let mut carry = self.carry.take().expect("the caller looked");
         let length = std::mem::take(&mut self.carried);
         let opened = self.open(carry.prefix_mut(length), 0);
         match opened {
-            Ok(Opened::Data(data)) => {
+            Ok(RecordContent::Data(data)) => {
                 taken.joined = Some((carry, data));
                 return Ok(());
             }
             _ => spares.put(carry),
         }
-        taken.is_closed = opened? == Opened::Closed;
+        taken.is_closed = opened? == RecordContent::Closed;
         Ok(())
     }
 
     /// Copies `bytes`, the beginning of an incomplete record, into a spare buffer.
-    fn keep(&mut self, spares: &mut Spares, bytes: &[u8]) {
+    fn keep(&mut self, spares: &mut RecordBuffers, bytes: &[u8]) {
         if !bytes.is_empty() {
             let mut carry = spares.take();
             carry.prefix_mut(bytes.len()).copy_from_slice(bytes);

@@ -1,7 +1,7 @@
 //! The traffic key of one direction of a TLS connection, which seals (encrypts) or opens (decrypts)
 //! records in place.
 
-use contract::Insecurity;
+use contract::TlsFailure;
 use ring::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, MAX_TAG_LEN, Nonce,
     UnboundKey,
@@ -29,7 +29,7 @@ const APPLICATION_DATA: u8 = 23;
 /// The content type of a TLS record, which is encrypted together with the record's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Content {
+pub(super) enum ContentType {
     Alert = 21,
     Handshake = 22,
     Data = APPLICATION_DATA,
@@ -41,7 +41,7 @@ const RECORDS_MAX: u64 = 1 << 23;
 
 /// The traffic key of one direction of a TLS connection, and the sequence number of the next
 /// record.
-pub(super) struct Key {
+pub(super) struct TrafficKey {
     key: LessSafeKey,
     iv: [u8; 12],
     sequence: u64,
@@ -49,21 +49,21 @@ pub(super) struct Key {
     pub(super) records_max: u64,
 }
 
-impl Key {
+impl TrafficKey {
     /// Returns the key for these secrets; its next record has the number `sequence`.
     pub(super) fn new(
         sequence: u64,
         secrets: &ConnectionTrafficSecrets,
-    ) -> Result<Key, Insecurity> {
+    ) -> Result<TrafficKey, TlsFailure> {
         use ConnectionTrafficSecrets as Secrets;
         let (algorithm, key, iv): (&'static Algorithm, _, _) = match secrets {
             Secrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
             Secrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
             Secrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
-            _ => return Err(Insecurity::Internal),
+            _ => return Err(TlsFailure::Internal),
         };
-        let iv = iv.as_ref().try_into().map_err(|_| Insecurity::Internal)?;
-        Key::of(algorithm, key.as_ref(), iv, sequence)
+        let iv = iv.as_ref().try_into().map_err(|_| TlsFailure::Internal)?;
+        TrafficKey::of(algorithm, key.as_ref(), iv, sequence)
     }
 
     /// Returns the key of these bytes; its next record has the number `sequence`.
@@ -72,9 +72,9 @@ impl Key {
         key: &[u8],
         iv: [u8; 12],
         sequence: u64,
-    ) -> Result<Key, Insecurity> {
-        let unbound = UnboundKey::new(algorithm, key).map_err(|_| Insecurity::Internal)?;
-        Ok(Key { key: LessSafeKey::new(unbound), iv, sequence, records_max: RECORDS_MAX })
+    ) -> Result<TrafficKey, TlsFailure> {
+        let unbound = UnboundKey::new(algorithm, key).map_err(|_| TlsFailure::Internal)?;
+        Ok(TrafficKey { key: LessSafeKey::new(unbound), iv, sequence, records_max: RECORDS_MAX })
     }
 
     /// Returns whether the key has sealed its maximum of records.
@@ -100,8 +100,8 @@ impl Key {
         &mut self,
         record: &mut [u8],
         content: usize,
-        kind: Content,
-    ) -> Result<usize, Insecurity> {
+        kind: ContentType,
+    ) -> Result<usize, TlsFailure> {
         let sealed = content + 1 + TAG;
         let header = header_of(sealed);
         record[..HEADER].copy_from_slice(&header);
@@ -110,7 +110,7 @@ impl Key {
         let (inside, proof) = record[HEADER..HEADER + sealed].split_at_mut(content + 1);
         let nonce = self.nonce();
         let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), inside);
-        proof.copy_from_slice(tag.map_err(|_| Insecurity::Internal)?.as_ref());
+        proof.copy_from_slice(tag.map_err(|_| TlsFailure::Internal)?.as_ref());
         Ok(HEADER + sealed)
     }
 
@@ -120,22 +120,22 @@ impl Key {
         &mut self,
         bytes: &mut [u8],
         at: usize,
-    ) -> Result<(usize, Content), Insecurity> {
+    ) -> Result<(usize, ContentType), TlsFailure> {
         let header: [u8; HEADER] =
-            bytes[at..at + HEADER].try_into().map_err(|_| Insecurity::BadRecord)?;
+            bytes[at..at + HEADER].try_into().map_err(|_| TlsFailure::BadRecord)?;
         let nonce = self.nonce();
         let opened = self.key.open_within(nonce, Aad::from(header), bytes, at + HEADER..);
-        let inside = opened.map_err(|_| Insecurity::BadRecord)?;
+        let inside = opened.map_err(|_| TlsFailure::BadRecord)?;
         // Zeroes may follow the type.
-        let last = inside.iter().rposition(|byte| *byte != 0).ok_or(Insecurity::Misbehaved)?;
+        let last = inside.iter().rposition(|byte| *byte != 0).ok_or(TlsFailure::Misbehaved)?;
         let content = match inside[last] {
-            21 => Content::Alert,
-            22 => Content::Handshake,
-            APPLICATION_DATA => Content::Data,
-            _ => return Err(Insecurity::Misbehaved),
+            21 => ContentType::Alert,
+            22 => ContentType::Handshake,
+            APPLICATION_DATA => ContentType::Data,
+            _ => return Err(TlsFailure::Misbehaved),
         };
         if last > CONTENT_MAX {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         Ok((last, content))
     }
@@ -152,9 +152,9 @@ fn header_of(sealed: usize) -> [u8; HEADER] {
 ///
 /// # Errors
 /// Fails if no record begins so.
-pub(super) fn record_bytes(bytes: &[u8]) -> Result<usize, Insecurity> {
+pub(super) fn record_bytes(bytes: &[u8]) -> Result<usize, TlsFailure> {
     let Some(&[kind, _, _, high, low]) = bytes.first_chunk::<HEADER>() else { return Ok(HEADER) };
     let sealed = usize::from(u16::from_be_bytes([high, low]));
     let is_record = kind == APPLICATION_DATA && (1 + TAG..=SEALED_MAX).contains(&sealed);
-    if is_record { Ok(HEADER + sealed) } else { Err(Insecurity::BadRecord) }
+    if is_record { Ok(HEADER + sealed) } else { Err(TlsFailure::BadRecord) }
 }

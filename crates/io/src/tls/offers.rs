@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use contract::{Insecurity, Psk, PskBook, PskHash};
+use contract::{Psk, PskBook, PskHash, TlsFailure};
 use zeroize::Zeroizing;
 
 /// Maximum number of identities of a hello that are looked at.
@@ -11,7 +11,7 @@ const IDENTITIES_MAX: usize = 8;
 
 /// The pre-shared keys that one end of a handshake can use.
 #[derive(Clone, Default)]
-pub(super) enum Known {
+pub(super) enum KnownKeys {
     /// No pre-shared key.
     #[default]
     Nothing,
@@ -28,29 +28,30 @@ pub(super) enum Known {
     Own { identity: Arc<[u8]>, psk: Psk },
 }
 
-impl Known {
+impl KnownKeys {
     /// Chooses a key by the extension of the client's hello (RFC 8446, section 4.2.11), and returns
     /// its hash.
     ///
     /// # Errors
-    /// Returns [`Insecurity::UnknownKey`] if the client offers no key that is known.
-    pub(super) fn choose(&mut self, extension: &[u8]) -> Result<PskHash, Insecurity> {
-        if let Known::Book(book) = self {
+    /// Returns [`TlsFailure::UnknownKey`] if the client offers no key that is known.
+    pub(super) fn choose(&mut self, extension: &[u8]) -> Result<PskHash, TlsFailure> {
+        if let KnownKeys::Book(book) = self {
             let all: Vec<&[u8]> = identities(extension).take(IDENTITIES_MAX).collect();
             if let Some((at, psks)) = book.find(&all) {
-                *self = Known::Meant { identity: all[at].into(), psks: psks.into(), attempt: 0 };
+                *self =
+                    KnownKeys::Meant { identity: all[at].into(), psks: psks.into(), attempt: 0 };
             }
         }
         match self {
-            Known::Meant { psks, attempt, .. } => Ok(psks[*attempt].hash),
-            _ => Err(Insecurity::UnknownKey),
+            KnownKeys::Meant { psks, attempt, .. } => Ok(psks[*attempt].hash),
+            _ => Err(TlsFailure::UnknownKey),
         }
     }
 
     /// Returns the key of an identity that the client offers; `None` if another is chosen.
     pub(super) fn key_of(&self, offered: &[u8]) -> Option<&Psk> {
         match self {
-            Known::Meant { identity, psks, attempt } if **identity == *offered => {
+            KnownKeys::Meant { identity, psks, attempt } if **identity == *offered => {
                 psks.get(*attempt)
             }
             _ => None,
@@ -60,17 +61,17 @@ impl Known {
     /// Returns a client's identity and key; `None` for a server.
     pub(super) fn own(&self) -> Option<(&[u8], &Psk)> {
         match self {
-            Known::Own { identity, psk } => Some((identity, psk)),
+            KnownKeys::Own { identity, psk } => Some((identity, psk)),
             _ => None,
         }
     }
 
     /// Returns the keys for the next attempt of a server, which uses the next key with the client's
     /// identity; `None` if there is no further key.
-    pub(super) fn next(self) -> Option<Known> {
+    pub(super) fn next(self) -> Option<KnownKeys> {
         match self {
-            Known::Meant { identity, psks, attempt } if attempt + 1 < psks.len() => {
-                Some(Known::Meant { identity, psks, attempt: attempt + 1 })
+            KnownKeys::Meant { identity, psks, attempt } if attempt + 1 < psks.len() => {
+                Some(KnownKeys::Meant { identity, psks, attempt: attempt + 1 })
             }
             _ => None,
         }
@@ -79,7 +80,7 @@ impl Known {
     /// Returns the chosen key and its identity; `None` before the choice, and for a client.
     pub(super) fn chosen(&self) -> Option<(&[u8], &Psk)> {
         match self {
-            Known::Meant { identity, psks, attempt } => Some((identity, psks.get(*attempt)?)),
+            KnownKeys::Meant { identity, psks, attempt } => Some((identity, psks.get(*attempt)?)),
             _ => None,
         }
     }
@@ -105,12 +106,12 @@ fn identities(extension: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The secrets of a connection's two directions.
 #[derive(Default)]
-pub(super) struct Secrets {
+pub(super) struct TrafficSecrets {
     pub(super) client: Option<Zeroizing<Vec<u8>>>,
     pub(super) server: Option<Zeroizing<Vec<u8>>>,
 }
 
-impl Secrets {
+impl TrafficSecrets {
     /// Stores the secret of a key log line `LABEL RANDOM SECRET` (the latter two in hexadecimal),
     /// if it is the traffic secret of one direction.
     pub(super) fn note(&mut self, line: &[u8]) {
@@ -149,9 +150,9 @@ mod tests {
 
     /// A book of two keys, which counts how often it is asked.
     #[derive(Default)]
-    struct Two(AtomicUsize);
+    struct TwoKeyBook(AtomicUsize);
 
-    impl PskBook for Two {
+    impl PskBook for TwoKeyBook {
         fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
             self.0.fetch_add(1, Relaxed);
             let psk =
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_first_known_identity_is_chosen_and_its_keys_are_tried_in_order() {
-        let mut known = Known::Book(Arc::<Two>::default());
+        let mut known = KnownKeys::Book(Arc::<TwoKeyBook>::default());
         let offered = extension(&[b"unknown", b"known", b"other"]);
         assert_eq!(known.choose(&offered), Ok(PskHash::Sha384));
         assert_eq!(known.chosen().unwrap().0, b"known");
@@ -185,21 +186,21 @@ mod tests {
     fn faults_and_unknown_identities_are_refused() {
         let whole = extension(&[b"x", b"known"]);
         for offered in [&[][..], &[0], &[0, 9], &whole[..6], &extension(&[]), &extension(&[b"x"])] {
-            let mut known = Known::Book(Arc::<Two>::default());
-            assert_eq!(known.choose(offered), Err(Insecurity::UnknownKey), "{offered:?}");
+            let mut known = KnownKeys::Book(Arc::<TwoKeyBook>::default());
+            assert_eq!(known.choose(offered), Err(TlsFailure::UnknownKey), "{offered:?}");
         }
         for end in 0..whole.len() {
-            let _ = Known::Book(Arc::<Two>::default()).choose(&whole[..end]);
+            let _ = KnownKeys::Book(Arc::<TwoKeyBook>::default()).choose(&whole[..end]);
         }
     }
 
     #[test]
     fn a_hello_of_many_identities_asks_once() {
-        let book = Arc::<Two>::default();
-        let mut known = Known::Book(book.clone());
+        let book = Arc::<TwoKeyBook>::default();
+        let mut known = KnownKeys::Book(book.clone());
         let last_known = [&[&b"unknown"[..]; IDENTITIES_MAX - 1][..], &[b"known"]].concat();
         let too_late = [&[&b"unknown"[..]; IDENTITIES_MAX][..], &[b"known"]].concat();
-        assert_eq!(known.choose(&extension(&too_late)), Err(Insecurity::UnknownKey));
+        assert_eq!(known.choose(&extension(&too_late)), Err(TlsFailure::UnknownKey));
         assert_eq!(book.0.swap(0, Relaxed), 1);
         assert_eq!(known.choose(&extension(&last_known)), Ok(PskHash::Sha384));
         let mut next = known.next().unwrap();
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_from_their_lines() {
-        let mut secrets = Secrets::default();
+        let mut secrets = TrafficSecrets::default();
         for line in [
             "CLIENT_HANDSHAKE_TRAFFIC_SECRET aa bb",
             "CLIENT_TRAFFIC_SECRET_0 aa 0aFf",

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use contract::{Insecurity, Opening, Psk, PskBook};
+use contract::{CompletedPrelude, Psk, PskBook, TlsFailure};
 use zeroize::Zeroizing;
 
-use super::handshake::Step;
-use super::offers::{Known, Secrets};
-use super::openssl::{Context, Talk};
+use super::handshake::HandshakeStep;
+use super::offers::{KnownKeys, TrafficSecrets};
+use super::openssl::{SslContext, SslHandshake};
 use super::schedule::TrafficSecret;
-use super::secured::Secured;
+use super::secured::TlsState;
 use crate::Error;
 
 /// Maximum length in bytes of a client's hello with its records. Eight identities take 5 KiB.
@@ -18,8 +18,8 @@ const HELLO_BYTES_MAX: usize = 16 << 10;
 /// The settings of an end whose handshakes use pre-shared keys.
 #[derive(Clone)]
 pub(super) struct PskSettings {
-    context: Arc<Context>,
-    known: Known,
+    context: Arc<SslContext>,
+    known: KnownKeys,
 }
 
 impl PskSettings {
@@ -28,8 +28,8 @@ impl PskSettings {
     /// # Errors
     /// Fails if OpenSSL is not installed.
     pub(super) fn of_server(book: Arc<dyn PskBook>) -> Result<PskSettings, Error> {
-        let context = Arc::new(Context::new(None)?);
-        Ok(PskSettings { context, known: Known::Book(book) })
+        let context = Arc::new(SslContext::new(None)?);
+        Ok(PskSettings { context, known: KnownKeys::Book(book) })
     }
 
     /// Creates the settings of a client with this key.
@@ -37,13 +37,13 @@ impl PskSettings {
     /// # Errors
     /// Fails if OpenSSL is not installed.
     pub(super) fn of_client(identity: &[u8], psk: Psk) -> Result<PskSettings, Error> {
-        let context = Arc::new(Context::new(Some(psk.hash))?);
-        Ok(PskSettings { context, known: Known::Own { identity: identity.into(), psk } })
+        let context = Arc::new(SslContext::new(Some(psk.hash))?);
+        Ok(PskSettings { context, known: KnownKeys::Own { identity: identity.into(), psk } })
     }
 
     /// Begins a handshake.
-    pub(super) fn begin(&self) -> Result<PskHandshake, Insecurity> {
-        let talk = Talk::new(self.context.clone(), self.known.clone())?;
+    pub(super) fn begin(&self) -> Result<PskHandshake, TlsFailure> {
+        let talk = SslHandshake::new(self.context.clone(), self.known.clone())?;
         let hello = Vec::new();
         Ok(PskHandshake { context: self.context.clone(), talk, hello, has_answered: false })
     }
@@ -51,8 +51,8 @@ impl PskSettings {
 
 /// A handshake with a pre-shared key.
 pub(super) struct PskHandshake {
-    context: Arc<Context>,
-    talk: Talk,
+    context: Arc<SslContext>,
+    talk: SslHandshake,
     /// The bytes received so far, kept until this end has answered. They are processed again if the
     /// handshake is repeated with another key that has the same identity.
     hello: Vec<u8>,
@@ -66,10 +66,10 @@ impl PskHandshake {
         &mut self,
         incoming: &mut Vec<u8>,
         outgoing: &mut Vec<u8>,
-    ) -> Result<Step, Insecurity> {
+    ) -> Result<HandshakeStep, TlsFailure> {
         if !incoming.is_empty() {
             if self.hello.len() + incoming.len() > HELLO_BYTES_MAX {
-                return Err(Insecurity::Misbehaved);
+                return Err(TlsFailure::Misbehaved);
             }
             self.talk.hear(incoming)?;
             if !self.has_answered {
@@ -86,40 +86,42 @@ impl PskHandshake {
                 Err(why) => return Err(why),
                 Ok(_) if outgoing.len() > had => {
                     (self.has_answered, self.hello) = (true, Vec::new());
-                    return Ok(Step::Send);
+                    return Ok(HandshakeStep::Send);
                 }
-                Ok(true) => return Ok(Step::Done),
-                Ok(false) => return Ok(Step::Receive),
+                Ok(true) => return Ok(HandshakeStep::Done),
+                Ok(false) => return Ok(HandshakeStep::Receive),
             }
         }
     }
 
     /// Repeats the handshake with the next key that has the client's identity. Returns `false` if
     /// there is no further key.
-    fn try_next(&mut self) -> Result<bool, Insecurity> {
+    fn try_next(&mut self) -> Result<bool, TlsFailure> {
         let Some(known) = self.talk.known().next() else { return Ok(false) };
-        self.talk = Talk::new(self.context.clone(), known)?;
+        self.talk = SslHandshake::new(self.context.clone(), known)?;
         self.talk.hear(&self.hello)?;
         Ok(true)
     }
 
-    /// Returns the keys of a finished handshake, and the opening of the session: the identity of the
-    /// client, at a server.
-    pub(super) fn finish(mut self) -> Result<(Secured, Option<Box<Opening>>), Insecurity> {
-        let Secrets { client, server } = self.talk.secrets();
+    /// Returns the keys of a finished handshake, and the opening of the session: the identity of
+    /// the client, at a server.
+    pub(super) fn finish(
+        mut self,
+    ) -> Result<(TlsState, Option<Box<CompletedPrelude>>), TlsFailure> {
+        let TrafficSecrets { client, server } = self.talk.secrets();
         let known = self.talk.known();
         let (hash, sent, received) = match &known {
-            Known::Own { psk, .. } => (psk.hash, client, server),
-            Known::Meant { psks, attempt, .. } => (psks[*attempt].hash, server, client),
-            Known::Nothing | Known::Book(_) => return Err(Insecurity::Internal),
+            KnownKeys::Own { psk, .. } => (psk.hash, client, server),
+            KnownKeys::Meant { psks, attempt, .. } => (psks[*attempt].hash, server, client),
+            KnownKeys::Nothing | KnownKeys::Book(_) => return Err(TlsFailure::Internal),
         };
         let secret = |bytes: Option<Zeroizing<Vec<u8>>>| {
-            TrafficSecret::new(hash, bytes.ok_or(Insecurity::Internal)?)
+            TrafficSecret::new(hash, bytes.ok_or(TlsFailure::Internal)?)
         };
         let opening = known.chosen().map(|(identity, psk)| {
             let (heard, proven) = (identity.into(), Some(psk.mark));
-            Box::new(Opening { is_secured: true, heard, proven })
+            Box::new(CompletedPrelude { is_secured: true, heard, proven })
         });
-        Ok((Secured::of_secrets(secret(sent)?, secret(received)?, opening.is_none())?, opening))
+        Ok((TlsState::of_secrets(secret(sent)?, secret(received)?, opening.is_none())?, opening))
     }
 }

@@ -7,18 +7,18 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use contract::{Insecurity, Protocol, Psk, PskBook, PskHash, PskMark};
+use contract::{Protocol, Psk, PskBook, PskHash, PskMark, TlsFailure};
 
 use super::certificate::{ServerTls, TlsPolicy};
-use super::handshake::{Before, Handshake, Progress, Side};
-use super::secured::Secured;
-use super::tests::{Dice, damage_hello, frames, move_byte, open, seal, with_certificate};
+use super::handshake::{Handshake, HandshakeProgress, HandshakeRole, PreHandshake};
+use super::secured::TlsState;
+use super::tests::{TestRandom, damage_hello, frames, move_byte, open, seal, with_certificate};
 use super::trust::ClientTls;
 
 /// The keys of a server: two for an identity that is being replaced, and a long one.
-struct Keys;
+struct TestKeyBook;
 
-impl PskBook for Keys {
+impl PskBook for TestKeyBook {
     fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
         identities.iter().enumerate().find_map(|(at, identity)| match *identity {
             b"short" => Some((at, vec![psk(1), psk(2)])),
@@ -36,9 +36,9 @@ fn psk(number: u8) -> Psk {
     Psk { hash, key: vec![number; bytes].into(), mark: PskMark(number.into()) }
 }
 
-/// Returns the TLS settings of a server with [`Keys`]; `None`, and says so, without OpenSSL.
+/// Returns the TLS settings of a server with [`TestKeyBook`]; `None`, and says so, without OpenSSL.
 fn server() -> Option<Arc<ServerTls>> {
-    let made = ServerTls::with_keys(Protocol::NvmeTcp, TlsPolicy::Required, Arc::new(Keys));
+    let made = ServerTls::with_keys(Protocol::NvmeTcp, TlsPolicy::Required, Arc::new(TestKeyBook));
     match made {
         Ok(server) => Some(server),
         Err(error) => {
@@ -48,20 +48,20 @@ fn server() -> Option<Arc<ServerTls>> {
     }
 }
 
-fn client(identity: &[u8], number: u8) -> Side {
+fn client(identity: &[u8], number: u8) -> HandshakeRole {
     ClientTls::with_key(identity, psk(number)).unwrap().side().unwrap()
 }
 
-type Ended = Result<Handshake, Insecurity>;
+type HandshakeResult = Result<Handshake, TlsFailure>;
 
 /// Continues both handshakes until each has ended, and calls `between` after each turn.
-fn play_over(mut ends: [Ended; 2], mut between: impl FnMut()) -> [Ended; 2] {
+fn play_over(mut ends: [HandshakeResult; 2], mut between: impl FnMut()) -> [HandshakeResult; 2] {
     let mut over = [false; 2];
     for _ in 0..100_000 {
         for (end, is_over) in ends.iter_mut().zip(&mut over) {
             if let Ok(handshake) = end {
                 match handshake.advance() {
-                    Ok(progress) => *is_over = progress == Progress::Done,
+                    Ok(progress) => *is_over = progress == HandshakeProgress::Done,
                     Err(why) => (*is_over, *end) = (true, Err(why)),
                 }
             }
@@ -75,15 +75,15 @@ fn play_over(mut ends: [Ended; 2], mut between: impl FnMut()) -> [Ended; 2] {
 }
 
 /// Plays a handshake to its end at both ends.
-fn play(server: Side, client: Side) -> [Ended; 2] {
+fn play(server: HandshakeRole, client: HandshakeRole) -> [HandshakeResult; 2] {
     let (here, there) = UnixStream::pair().unwrap();
-    let server = Handshake::new(here.into(), server, Before::Nothing);
-    play_over([Ok(server), Ok(Handshake::new(there.into(), client, Before::Nothing))], || {})
+    let server = Handshake::new(here.into(), server, PreHandshake::Nothing);
+    play_over([Ok(server), Ok(Handshake::new(there.into(), client, PreHandshake::Nothing))], || {})
 }
 
 /// Returns the states of both ends after a successful handshake, and checks that the server
 /// received the client's identity.
-fn pair(server: &ServerTls, identity: &[u8], number: u8) -> (Secured, Secured) {
+fn pair(server: &ServerTls, identity: &[u8], number: u8) -> (TlsState, TlsState) {
     let [server, client] = play(server.side().unwrap(), client(identity, number));
     let (_, server, opening) = server.unwrap().finish().unwrap();
     assert_eq!(&*opening.unwrap().heard, identity);
@@ -92,14 +92,14 @@ fn pair(server: &ServerTls, identity: &[u8], number: u8) -> (Secured, Secured) {
     (*server, *client)
 }
 
-fn why(ended: Ended) -> Option<Insecurity> {
+fn why(ended: HandshakeResult) -> Option<TlsFailure> {
     ended.err()
 }
 
 #[test]
 fn what_arrives_is_what_was_sent_with_keys_of_both_hashes() {
     let Some(server) = server() else { return };
-    let mut dice = Dice(5);
+    let mut dice = TestRandom(5);
     for (identity, number) in [(&b"short"[..], 1), (b"long", 3), (b"short", 2)] {
         let (mut server, mut client) = pair(&server, identity, number);
         for _ in 0..3 {
@@ -116,7 +116,7 @@ fn what_arrives_is_what_was_sent_with_keys_of_both_hashes() {
 #[test]
 fn keys_of_records_are_replaced_on_both_sides() {
     let Some(server) = server() else { return };
-    let mut dice = Dice(6);
+    let mut dice = TestRandom(6);
     for (identity, number) in [(&b"short"[..], 1), (b"long", 3)] {
         let (mut server, mut client) = pair(&server, identity, number);
         (server.sending.records_max, client.sending.records_max) = (5, 7);
@@ -139,8 +139,8 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
     at_server.set_nonblocking(true).unwrap();
     at_client.set_nonblocking(true).unwrap();
     // The second key of its identity, so that the hello is heard twice.
-    let client = Handshake::new(there.into(), client(b"short", 2), Before::Nothing);
-    let server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
+    let client = Handshake::new(there.into(), client(b"short", 2), PreHandshake::Nothing);
+    let server = Handshake::new(here.into(), server.side().unwrap(), PreHandshake::Nothing);
     let ends = play_over([Ok(server), Ok(client)], || {
         move_byte(&mut at_client, &mut at_server);
         move_byte(&mut at_server, &mut at_client);
@@ -152,13 +152,13 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
 fn those_without_the_key_are_refused_at_both_ends() {
     let Some(server) = server() else { return };
     for (identity, number, reason, alert) in [
-        (&b"nobody"[..], 1, Insecurity::UnknownKey, 115),
-        (b"short", 9, Insecurity::WrongKey, 47),
-        (b"long", 1, Insecurity::NothingInCommon, 40),
+        (&b"nobody"[..], 1, TlsFailure::UnknownKey, 115),
+        (b"short", 9, TlsFailure::WrongKey, 47),
+        (b"long", 1, TlsFailure::NothingInCommon, 40),
     ] {
         let [server, client] = play(server.side().unwrap(), client(identity, number));
         assert_eq!(why(server), Some(reason), "{identity:?}");
-        assert_eq!(why(client), Some(Insecurity::Alert(alert)), "{identity:?}");
+        assert_eq!(why(client), Some(TlsFailure::Alert(alert)), "{identity:?}");
     }
 }
 
@@ -168,16 +168,16 @@ fn a_certificate_does_not_stand_for_a_key_nor_a_key_for_a_certificate() {
     let (certified, trusting) = with_certificate();
     let [server, client] = play(certified.side().unwrap(), client(b"short", 1));
     assert!(server.is_err() || client.is_err());
-    assert_eq!(why(client), Some(Insecurity::WrongKey));
+    assert_eq!(why(client), Some(TlsFailure::WrongKey));
     let [server, client] = play(keys.side().unwrap(), trusting.side().unwrap());
-    assert_eq!(why(server), Some(Insecurity::UnknownKey));
+    assert_eq!(why(server), Some(TlsFailure::UnknownKey));
     assert!(client.is_err());
 }
 
 #[test]
 fn a_handshake_stands_tampered_hellos() {
     let Some(keys) = server() else { return };
-    let mut dice = Dice(23);
+    let mut dice = TestRandom(23);
     for round in 0..300 {
         let server = keys.side().unwrap();
         damage_hello(&mut dice, server, client(b"short", 1), round % 2 == 0);
@@ -207,12 +207,12 @@ fn the_program_openssl_gets_in_with_the_key_and_replaces_its_keys() {
     let (mut socket, _) = listener.accept().unwrap();
     let copy = socket.try_clone().unwrap();
     socket.set_nonblocking(true).unwrap();
-    let mut handshake = Handshake::new(copy.into(), keys.side().unwrap(), Before::Nothing);
-    while handshake.advance().unwrap() != Progress::Done {}
+    let mut handshake = Handshake::new(copy.into(), keys.side().unwrap(), PreHandshake::Nothing);
+    while handshake.advance().unwrap() != HandshakeProgress::Done {}
     let (_, mut secured, _) = handshake.finish().unwrap();
     socket.set_nonblocking(false).unwrap();
     foreign.stdin.as_mut().unwrap().write_all(b"to the server\n").unwrap();
-    let mut dice = Dice(1);
+    let mut dice = TestRandom(1);
     let mut heard = Vec::new();
     let mut bytes = [0; 4096];
     while !heard.ends_with(b"\n") {
@@ -230,7 +230,7 @@ fn the_program_openssl_gets_in_with_the_key_and_replaces_its_keys() {
         let update = secured.update(&mut record).unwrap();
         socket.write_all(&record[..update]).unwrap();
         record[5..5 + word.len()].copy_from_slice(word);
-        let content = super::key::Content::Data;
+        let content = super::key::ContentType::Data;
         let data = secured.sending.seal(&mut record, word.len(), content).unwrap();
         socket.write_all(&record[..data]).unwrap();
     }

@@ -3,12 +3,12 @@
 //!
 //! rustls does this for handshakes of its own; this module is for those of pre-shared keys.
 
-use contract::{Insecurity, PskHash};
+use contract::{PskHash, TlsFailure};
 use ring::aead::{AES_128_GCM, AES_256_GCM};
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use zeroize::Zeroizing;
 
-use super::key::Key;
+use super::key::TrafficKey;
 
 /// The secret of one direction, which changes with every key update. It is wiped from memory when
 /// it is dropped.
@@ -34,18 +34,18 @@ impl TrafficSecret {
     pub(super) fn new(
         hash: PskHash,
         bytes: impl Into<Zeroizing<Vec<u8>>>,
-    ) -> Result<TrafficSecret, Insecurity> {
+    ) -> Result<TrafficSecret, TlsFailure> {
         let bytes = bytes.into();
         let wanted = match hash {
             PskHash::Sha256 => 32,
             PskHash::Sha384 => 48,
         };
         let fits = bytes.len() == wanted;
-        fits.then_some(TrafficSecret { hash, bytes }).ok_or(Insecurity::Internal)
+        fits.then_some(TrafficSecret { hash, bytes }).ok_or(TlsFailure::Internal)
     }
 
     /// Returns the key of the direction's records. The first of these has number 0.
-    pub(super) fn key(&self) -> Result<Key, Insecurity> {
+    pub(super) fn key(&self) -> Result<TrafficKey, TlsFailure> {
         let algorithm = match self.hash {
             PskHash::Sha256 => &AES_128_GCM,
             PskHash::Sha384 => &AES_256_GCM,
@@ -53,18 +53,18 @@ impl TrafficSecret {
         let (mut key, mut iv) = (Zeroizing::new(vec![0; algorithm.key_len()]), [0; 12]);
         self.derive(b"tls13 key", &mut key)?;
         self.derive(b"tls13 iv", &mut iv)?;
-        Key::of(algorithm, &key, iv, 0)
+        TrafficKey::of(algorithm, &key, iv, 0)
     }
 
     /// Replaces the secret by the next one, and returns the key of that.
-    pub(super) fn update(&mut self) -> Result<Key, Insecurity> {
+    pub(super) fn update(&mut self) -> Result<TrafficKey, TlsFailure> {
         let mut next = Zeroizing::new(vec![0; self.bytes.len()]);
         self.derive(b"tls13 traffic upd", &mut next)?;
         self.bytes = next;
         self.key()
     }
 
-    fn derive(&self, label: &[u8], out: &mut [u8]) -> Result<(), Insecurity> {
+    fn derive(&self, label: &[u8], out: &mut [u8]) -> Result<(), TlsFailure> {
         let algorithm = match self.hash {
             PskHash::Sha256 => HKDF_SHA256,
             PskHash::Sha384 => HKDF_SHA384,
@@ -73,7 +73,7 @@ impl TrafficSecret {
         let info: [&[u8]; 4] = [&length, &[label.len() as u8], label, &[0]];
         let prk = Prk::new_less_safe(algorithm, &self.bytes);
         let expanded = prk.expand(&info, Length(out.len()));
-        expanded.and_then(|okm| okm.fill(out)).map_err(|_| Insecurity::Internal)
+        expanded.and_then(|okm| okm.fill(out)).map_err(|_| TlsFailure::Internal)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The sealing of queued frames: they are copied together into records, which are sealed in place
 //! and sent together.
 
-use contract::{Frame, Insecurity};
+use contract::{Frame, TlsFailure};
 
-use super::key::{CONTENT_MAX, Content, HEADER, TAG};
-use super::secured::Secured;
+use super::key::{CONTENT_MAX, ContentType, HEADER, TAG};
+use super::secured::TlsState;
 
 /// Maximum number of full records in one send.
 const RECORDS: usize = 4;
@@ -19,7 +19,7 @@ const UPDATE: usize = OVERHEAD + 5;
 const STAGE_BYTES: usize = RECORDS * (CONTENT_MAX + OVERHEAD) + UPDATE;
 
 /// The sealed records of one send.
-pub(crate) struct Stage {
+pub(crate) struct SealedRecords {
     bytes: Box<[u8]>,
     /// Length in bytes of all sealed records together.
     pub(crate) len: usize,
@@ -29,10 +29,10 @@ pub(crate) struct Stage {
     pub(crate) frames: usize,
 }
 
-impl Stage {
-    pub(crate) fn new() -> Box<Stage> {
+impl SealedRecords {
+    pub(crate) fn new() -> Box<SealedRecords> {
         let bytes = vec![0; STAGE_BYTES].into_boxed_slice();
-        Box::new(Stage { bytes, len: 0, plain: 0, frames: 0 })
+        Box::new(SealedRecords { bytes, len: 0, plain: 0, frames: 0 })
     }
 
     /// Returns the sealed records.
@@ -47,9 +47,9 @@ impl Stage {
     /// Fails if sealing fails; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,
-        secured: &mut Secured,
+        secured: &mut TlsState,
         frames: impl Iterator<Item = &'a Frame>,
-    ) -> Result<(), Insecurity> {
+    ) -> Result<(), TlsFailure> {
         (self.len, self.plain, self.frames) = (0, 0, 0);
         if secured.owes_update || secured.sending.is_used_up() {
             self.len = secured.update(&mut self.bytes)?;
@@ -84,21 +84,25 @@ impl Stage {
     }
 
     /// Seals the record with the `content` bytes that were copied last, if there are any.
-    fn end_record(&mut self, secured: &mut Secured, content: &mut usize) -> Result<(), Insecurity> {
+    fn end_record(
+        &mut self,
+        secured: &mut TlsState,
+        content: &mut usize,
+    ) -> Result<(), TlsFailure> {
         if *content > 0 {
             let record = &mut self.bytes[self.len..];
-            self.len += secured.sending.seal(record, std::mem::take(content), Content::Data)?;
+            self.len += secured.sending.seal(record, std::mem::take(content), ContentType::Data)?;
         }
         Ok(())
     }
 }
 
-impl Secured {
+impl TlsState {
     /// Returns the closing alert as a record, which tells the peer that no more is sent; `None` if
     /// it cannot be sealed.
     pub(crate) fn farewell(&mut self) -> Option<[u8; OVERHEAD + 2]> {
         let mut record = [0; OVERHEAD + 2];
         record[HEADER] = 1; // a warning: close_notify
-        self.sending.seal(&mut record, 2, Content::Alert).ok().map(|_| record)
+        self.sending.seal(&mut record, 2, ContentType::Alert).ok().map(|_| record)
     }
 }

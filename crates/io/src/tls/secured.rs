@@ -1,12 +1,12 @@
 //! The state of one TLS connection after its handshake.
 
-use contract::{Buf, Insecurity, TlsOpen};
+use contract::{Buf, TlsFailure, TlsOpen};
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
-use super::key::{Content, Key};
+use super::key::{ContentType, TrafficKey};
 use super::schedule::TrafficSecret;
 
 /// Maximum number of records that a server seals with one key under a pre-shared key. Linux's NVMe
@@ -23,7 +23,7 @@ const IDLE_MAX: u8 = 32;
 const UPDATE_WEIGHT: u8 = 8;
 
 /// The source of the next keys of a connection.
-pub(super) enum Next {
+pub(super) enum KeySource {
     Server(KernelConnection<ServerConnectionData>),
     Client(KernelConnection<ClientConnectionData>),
     /// The connection began with a pre-shared key.
@@ -37,42 +37,42 @@ pub(super) struct NextSecrets {
     is_client: bool,
 }
 
-impl Next {
-    fn sending(&mut self) -> Result<Key, Insecurity> {
+impl KeySource {
+    fn sending(&mut self) -> Result<TrafficKey, TlsFailure> {
         match self {
-            Next::Server(next) => made(next.update_tx_secret()),
-            Next::Client(next) => made(next.update_tx_secret()),
-            Next::Secrets(next) => next.sending.update(),
+            KeySource::Server(next) => made(next.update_tx_secret()),
+            KeySource::Client(next) => made(next.update_tx_secret()),
+            KeySource::Secrets(next) => next.sending.update(),
         }
     }
 
-    fn receiving(&mut self) -> Result<Key, Insecurity> {
+    fn receiving(&mut self) -> Result<TrafficKey, TlsFailure> {
         match self {
-            Next::Server(next) => made(next.update_rx_secret()),
-            Next::Client(next) => made(next.update_rx_secret()),
-            Next::Secrets(next) => next.receiving.update(),
+            KeySource::Server(next) => made(next.update_rx_secret()),
+            KeySource::Client(next) => made(next.update_rx_secret()),
+            KeySource::Secrets(next) => next.receiving.update(),
         }
     }
 
     /// Returns `true` if this end is the client.
     fn is_client(&self) -> bool {
         match self {
-            Next::Server(_) => false,
-            Next::Client(_) => true,
-            Next::Secrets(next) => next.is_client,
+            KeySource::Server(_) => false,
+            KeySource::Client(_) => true,
+            KeySource::Secrets(next) => next.is_client,
         }
     }
 }
 
 /// Returns the key that rustls has derived.
-fn made(derived: Result<(u64, ConnectionTrafficSecrets), Error>) -> Result<Key, Insecurity> {
-    let (sequence, secrets) = derived.map_err(|_| Insecurity::Internal)?;
-    Key::new(sequence, &secrets)
+fn made(derived: Result<(u64, ConnectionTrafficSecrets), Error>) -> Result<TrafficKey, TlsFailure> {
+    let (sequence, secrets) = derived.map_err(|_| TlsFailure::Internal)?;
+    TrafficKey::new(sequence, &secrets)
 }
 
 /// The content of an opened record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum RecordContent {
     /// Data for the session, with its length in bytes.
     Data(usize),
     /// The record holds no data for the session: it is a control message or empty.
@@ -82,10 +82,10 @@ pub(super) enum Opened {
 }
 
 /// The keys of a TLS connection, and the beginning of a record that has not come whole.
-pub(crate) struct Secured {
-    pub(super) sending: Key,
-    pub(super) receiving: Key,
-    next: Next,
+pub(crate) struct TlsState {
+    pub(super) sending: TrafficKey,
+    pub(super) receiving: TrafficKey,
+    next: KeySource,
     /// The beginning of an incomplete record; `None` if there is none.
     pub(super) carry: Option<Buf>,
     pub(super) carried: usize,
@@ -101,19 +101,19 @@ pub(crate) struct Secured {
     pub(super) counted: Option<TlsOpen>,
 }
 
-impl std::fmt::Debug for Secured {
+impl std::fmt::Debug for TlsState {
     /// Omits the keys, which are secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Secured").field("carried", &self.carried).finish_non_exhaustive()
     }
 }
 
-impl Secured {
+impl TlsState {
     /// Returns the state of a connection whose handshake has just ended.
-    pub(super) fn new(secrets: &ExtractedSecrets, next: Next) -> Result<Secured, Insecurity> {
-        let sending = Key::new(secrets.tx.0, &secrets.tx.1)?;
-        let receiving = Key::new(secrets.rx.0, &secrets.rx.1)?;
-        Ok(Secured::of(sending, receiving, next))
+    pub(super) fn new(secrets: &ExtractedSecrets, next: KeySource) -> Result<TlsState, TlsFailure> {
+        let sending = TrafficKey::new(secrets.tx.0, &secrets.tx.1)?;
+        let receiving = TrafficKey::new(secrets.rx.0, &secrets.rx.1)?;
+        Ok(TlsState::of(sending, receiving, next))
     }
 
     /// Returns the state of a TLS connection whose handshake has just ended with these traffic
@@ -122,17 +122,17 @@ impl Secured {
         sending: TrafficSecret,
         receiving: TrafficSecret,
         is_client: bool,
-    ) -> Result<Secured, Insecurity> {
+    ) -> Result<TlsState, TlsFailure> {
         let mut keys = (sending.key()?, receiving.key()?);
         if !is_client {
             keys.0.records_max = RECORDS_MAX_TO_HOSTS;
         }
-        let next = Next::Secrets(Box::new(NextSecrets { sending, receiving, is_client }));
-        Ok(Secured::of(keys.0, keys.1, next))
+        let next = KeySource::Secrets(Box::new(NextSecrets { sending, receiving, is_client }));
+        Ok(TlsState::of(keys.0, keys.1, next))
     }
 
-    fn of(sending: Key, receiving: Key, next: Next) -> Secured {
-        Secured {
+    fn of(sending: TrafficKey, receiving: TrafficKey, next: KeySource) -> TlsState {
+        TlsState {
             sending,
             receiving,
             next,
@@ -147,38 +147,44 @@ impl Secured {
 
     /// Opens (decrypts) the record that begins at `at` and ends with `bytes`. Its data is moved to
     /// the start of `bytes`.
-    pub(super) fn open(&mut self, bytes: &mut [u8], at: usize) -> Result<Opened, Insecurity> {
+    pub(super) fn open(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+    ) -> Result<RecordContent, TlsFailure> {
         let (length, content) = self.receiving.open(bytes, at)?;
-        if content == Content::Data && length > 0 {
+        if content == ContentType::Data && length > 0 {
             self.idle = self.idle.saturating_sub(1);
-            return Ok(Opened::Data(length));
+            return Ok(RecordContent::Data(length));
         }
         self.idle += match content {
-            Content::Handshake => UPDATE_WEIGHT,
+            ContentType::Handshake => UPDATE_WEIGHT,
             _ => 1,
         };
         if self.idle > IDLE_MAX {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         match (content, &bytes[..length]) {
-            (Content::Data, _) => Ok(Opened::Nothing),
+            (ContentType::Data, _) => Ok(RecordContent::Nothing),
             // A close_notify or user_canceled; all other alerts are fatal, whatever they say.
-            (Content::Alert, [_, 0]) => Ok(Opened::Closed),
-            (Content::Alert, [_, 90]) => Ok(Opened::Nothing),
-            (Content::Alert, [_, number]) => Err(Insecurity::Alert(*number)),
-            (Content::Handshake, message) => self.hear(message).map(|()| Opened::Nothing),
-            (Content::Alert, _) => Err(Insecurity::Misbehaved),
+            (ContentType::Alert, [_, 0]) => Ok(RecordContent::Closed),
+            (ContentType::Alert, [_, 90]) => Ok(RecordContent::Nothing),
+            (ContentType::Alert, [_, number]) => Err(TlsFailure::Alert(*number)),
+            (ContentType::Handshake, message) => {
+                self.hear(message).map(|()| RecordContent::Nothing)
+            }
+            (ContentType::Alert, _) => Err(TlsFailure::Misbehaved),
         }
     }
 
     /// Processes handshake messages that come after the handshake: key updates. Tickets are
     /// ignored, as nearflash servers send none.
-    fn hear(&mut self, mut messages: &[u8]) -> Result<(), Insecurity> {
+    fn hear(&mut self, mut messages: &[u8]) -> Result<(), TlsFailure> {
         const KEY_UPDATE: u8 = 24;
         const NEW_SESSION_TICKET: u8 = 4;
         while let [kind, high, middle, low, rest @ ..] = messages {
             let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-            let (body, behind) = rest.split_at_checked(length).ok_or(Insecurity::Misbehaved)?;
+            let (body, behind) = rest.split_at_checked(length).ok_or(TlsFailure::Misbehaved)?;
             messages = behind;
             match (*kind, body) {
                 // Nothing may follow a key update in its record.
@@ -187,17 +193,17 @@ impl Secured {
                     self.owes_update |= *wish == 1;
                 }
                 (NEW_SESSION_TICKET, _) if self.next.is_client() => {}
-                _ => return Err(Insecurity::Misbehaved),
+                _ => return Err(TlsFailure::Misbehaved),
             }
         }
-        if messages.is_empty() { Ok(()) } else { Err(Insecurity::Misbehaved) }
+        if messages.is_empty() { Ok(()) } else { Err(TlsFailure::Misbehaved) }
     }
 
     /// Seals a key update into `record` and replaces the sending key. Returns the record's length.
-    pub(super) fn update(&mut self, record: &mut [u8]) -> Result<usize, Insecurity> {
+    pub(super) fn update(&mut self, record: &mut [u8]) -> Result<usize, TlsFailure> {
         const MESSAGE: [u8; 5] = [24, 0, 0, 1, 0];
         record[super::key::HEADER..][..MESSAGE.len()].copy_from_slice(&MESSAGE);
-        let bytes = self.sending.seal(record, MESSAGE.len(), Content::Handshake)?;
+        let bytes = self.sending.seal(record, MESSAGE.len(), ContentType::Handshake)?;
         let records_max = self.sending.records_max;
         self.sending = self.next.sending()?;
         self.sending.records_max = records_max;

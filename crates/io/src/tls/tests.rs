@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, LazyLock};
 
-use contract::{Buf, Frame, FrameHead, Insecurity};
+use contract::{Buf, Frame, FrameHead, TlsFailure};
 
 use super::certificate::{ServerTls, TlsPolicy};
-use super::handshake::{Before, Handshake, Progress, Side};
-use super::intake::Spares;
-use super::seal::Stage;
-use super::secured::Secured;
+use super::handshake::{Handshake, HandshakeProgress, HandshakeRole, PreHandshake};
+use super::intake::RecordBuffers;
+use super::seal::SealedRecords;
+use super::secured::TlsState;
 use super::trust::ClientTls;
 
 /// The TLS settings of a server, and of a client that trusts it.
@@ -30,24 +30,24 @@ pub(super) fn with_certificate() -> (&'static ServerTls, &'static ClientTls) {
 }
 
 /// Returns the server's and the client's end of a new connection.
-fn pair() -> (Secured, Secured) {
+fn pair() -> (TlsState, TlsState) {
     let (server, client) = &*TLS;
     let (here, there) = UnixStream::pair().unwrap();
-    let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
-    let mut client = Handshake::new(there.into(), client.side().unwrap(), Before::Nothing);
+    let mut server = Handshake::new(here.into(), server.side().unwrap(), PreHandshake::Nothing);
+    let mut client = Handshake::new(there.into(), client.side().unwrap(), PreHandshake::Nothing);
     loop {
         let said = client.advance().unwrap();
         let answered = server.advance().unwrap();
-        if (said, answered) == (Progress::Done, Progress::Done) {
+        if (said, answered) == (HandshakeProgress::Done, HandshakeProgress::Done) {
             return (*server.finish().unwrap().1, *client.finish().unwrap().1);
         }
     }
 }
 
 /// A generator of random numbers from a seed.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct TestRandom(pub(super) u64);
 
-impl Dice {
+impl TestRandom {
     pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -57,7 +57,7 @@ impl Dice {
 }
 
 /// Returns `count` frames of random sizes, and all their bytes.
-pub(super) fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>) {
+pub(super) fn frames(dice: &mut TestRandom, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>) {
     let mut all = Vec::new();
     let made = (0..count).map(|n| {
         let len = dice.below(largest);
@@ -73,8 +73,8 @@ pub(super) fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Fram
 }
 
 /// Seals all frames, in as many sends as that takes. Returns the records.
-pub(super) fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
-    let (mut stage, mut stream, mut first) = (Stage::new(), Vec::new(), 0);
+pub(super) fn seal(from: &mut TlsState, frames: &[Frame]) -> Vec<u8> {
+    let (mut stage, mut stream, mut first) = (SealedRecords::new(), Vec::new(), 0);
     while first < frames.len() {
         stage.seal(from, frames[first..].iter()).unwrap();
         stream.extend_from_slice(stage.bytes());
@@ -86,12 +86,12 @@ pub(super) fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
 /// Opens a stream that arrives in pieces of up to `largest` bytes. Returns the data, and the reason
 /// if the stream was refused.
 pub(super) fn open(
-    to: &mut Secured,
+    to: &mut TlsState,
     stream: &[u8],
-    dice: &mut Dice,
+    dice: &mut TestRandom,
     largest: usize,
-) -> (Vec<u8>, Option<Insecurity>) {
-    let (mut data, mut spares) = (Vec::new(), Spares::default());
+) -> (Vec<u8>, Option<TlsFailure>) {
+    let (mut data, mut spares) = (Vec::new(), RecordBuffers::default());
     let mut receive = Some(Buf::new(Box::leak(vec![0; largest].into_boxed_slice()), 0));
     let mut rest = stream;
     while !rest.is_empty() {
@@ -119,11 +119,11 @@ pub(super) fn open(
 }
 
 /// Returns a hundred sealed records without data.
-fn empty_records(from: &mut Secured) -> Vec<u8> {
+fn empty_records(from: &mut TlsState) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..100 {
         let mut record = [0; 64];
-        let length = from.sending.seal(&mut record, 0, super::key::Content::Data).unwrap();
+        let length = from.sending.seal(&mut record, 0, super::key::ContentType::Data).unwrap();
         stream.extend_from_slice(&record[..length]);
     }
     stream
@@ -131,7 +131,7 @@ fn empty_records(from: &mut Secured) -> Vec<u8> {
 
 #[test]
 fn what_arrives_is_what_was_sent_however_the_stream_is_cut() {
-    let mut dice = Dice(7);
+    let mut dice = TestRandom(7);
     let (mut server, mut client) = pair();
     for (largest_frame, largest_piece) in
         [(100, 20), (5_000, 8_192), (100_000, 8_192), (3, 1), (20_000, 64), (300_000, 65_536)]
@@ -147,7 +147,7 @@ fn what_arrives_is_what_was_sent_however_the_stream_is_cut() {
 
 #[test]
 fn keys_are_replaced_after_so_many_records_and_when_the_peer_asks() {
-    let mut dice = Dice(3);
+    let mut dice = TestRandom(3);
     let (mut server, mut client) = pair();
     server.sending.records_max = 9;
     for _ in 0..20 {
@@ -158,8 +158,8 @@ fn keys_are_replaced_after_so_many_records_and_when_the_peer_asks() {
     // One that asks for new keys gets them with the next data.
     let mut record = [0; 64];
     record[5..10].copy_from_slice(&[24, 0, 0, 1, 1]);
-    let length = client.sending.seal(&mut record, 5, super::key::Content::Handshake).unwrap();
-    let outdated = client.sending.seal(&mut [0; 64], 1, super::key::Content::Data).unwrap();
+    let length = client.sending.seal(&mut record, 5, super::key::ContentType::Handshake).unwrap();
+    let outdated = client.sending.seal(&mut [0; 64], 1, super::key::ContentType::Data).unwrap();
     assert_eq!(outdated, 23);
     assert_eq!(open(&mut server, &record[..length], &mut dice, 64), (vec![], None));
     assert!(server.owes_update);
@@ -175,13 +175,13 @@ fn an_end_that_is_said_is_told_from_one_that_is_not() {
     let farewell = server.farewell().unwrap();
     let mut buf = Buf::new(Box::leak(vec![0; 64].into_boxed_slice()), 0);
     buf.prefix_mut(farewell.len()).copy_from_slice(&farewell);
-    let taken = client.take(&mut Spares::default(), buf, farewell.len()).unwrap();
+    let taken = client.take(&mut RecordBuffers::default(), buf, farewell.len()).unwrap();
     assert!(taken.is_closed && taken.opened.is_none() && taken.spent.is_some());
 }
 
 #[test]
 fn tampered_streams_bring_nothing_but_what_was_sent() {
-    let mut dice = Dice(11);
+    let mut dice = TestRandom(11);
     for round in 0..300 {
         let (mut server, mut client) = pair();
         let (sent, bytes) = frames(&mut dice, 6, 20_000);
@@ -208,7 +208,7 @@ fn tampered_streams_bring_nothing_but_what_was_sent() {
 
 #[test]
 fn noise_is_refused_and_records_without_data_are_bounded() {
-    let mut dice = Dice(13);
+    let mut dice = TestRandom(13);
     let (mut server, mut client) = pair();
     for _ in 0..2_000 {
         let noise: Vec<u8> = (0..1 + dice.below(200)).map(|_| dice.below(256) as u8).collect();
@@ -219,21 +219,21 @@ fn noise_is_refused_and_records_without_data_are_bounded() {
     let (_, mut client) = (client, pair().1);
     let stream = empty_records(&mut server);
     let (_, why) = open(&mut client, &stream, &mut dice, 64);
-    assert_eq!(why, Some(Insecurity::BadRecord), "they are another connection's");
+    assert_eq!(why, Some(TlsFailure::BadRecord), "they are another connection's");
     let (mut server, mut client) = pair();
     let stream = empty_records(&mut server);
     let (_, why) = open(&mut client, &stream, &mut dice, 64);
-    assert_eq!(why, Some(Insecurity::Misbehaved));
+    assert_eq!(why, Some(TlsFailure::Misbehaved));
 }
 
 #[test]
 fn keys_are_not_replaced_again_and_again_between_bytes() {
-    let mut dice = Dice(19);
+    let mut dice = TestRandom(19);
     let ((mut server, mut client), mut why) = (pair(), None);
     for round in 0..20 {
         let (mut record, mut byte) = ([0; 64], [0; 64]);
         let length = server.update(&mut record).unwrap();
-        let more = server.sending.seal(&mut byte, 1, super::key::Content::Data).unwrap();
+        let more = server.sending.seal(&mut byte, 1, super::key::ContentType::Data).unwrap();
         let stream = [&record[..length], &byte[..more]].concat();
         why = open(&mut client, &stream, &mut dice, 64).1;
         if why.is_some() {
@@ -241,7 +241,7 @@ fn keys_are_not_replaced_again_and_again_between_bytes() {
             break;
         }
     }
-    assert_eq!(why, Some(Insecurity::Misbehaved));
+    assert_eq!(why, Some(TlsFailure::Misbehaved));
 }
 
 /// Moves a byte from one stream to the other, if a byte has come.
@@ -257,8 +257,8 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
     let (server, client) = &*TLS;
     let (here, mut at_server) = UnixStream::pair().unwrap();
     let (there, mut at_client) = UnixStream::pair().unwrap();
-    let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
-    let mut client = Handshake::new(there.into(), client.side().unwrap(), Before::Nothing);
+    let mut server = Handshake::new(here.into(), server.side().unwrap(), PreHandshake::Nothing);
+    let mut client = Handshake::new(there.into(), client.side().unwrap(), PreHandshake::Nothing);
     at_server.set_nonblocking(true).unwrap();
     at_client.set_nonblocking(true).unwrap();
     for _ in 0..100_000 {
@@ -266,7 +266,7 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
         move_byte(&mut at_client, &mut at_server);
         let answered = server.advance().unwrap();
         move_byte(&mut at_server, &mut at_client);
-        if (said, answered) == (Progress::Done, Progress::Done) {
+        if (said, answered) == (HandshakeProgress::Done, HandshakeProgress::Done) {
             server.finish().unwrap();
             client.finish().unwrap();
             return;
@@ -277,11 +277,16 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
 
 /// Sends a client's hello, damaged and then cut off if `is_cut`, to a server, which has to fail, or
 /// to answer and wait for an end that comes at once.
-pub(super) fn damage_hello(dice: &mut Dice, server: Side, client: Side, is_cut: bool) {
+pub(super) fn damage_hello(
+    dice: &mut TestRandom,
+    server: HandshakeRole,
+    client: HandshakeRole,
+    is_cut: bool,
+) {
     let (here, mut there) = UnixStream::pair().unwrap();
     let (mut theirs, back) = UnixStream::pair().unwrap();
-    let mut client = Handshake::new(back.into(), client, Before::Nothing);
-    assert_eq!(client.advance(), Ok(Progress::Reads));
+    let mut client = Handshake::new(back.into(), client, PreHandshake::Nothing);
+    assert_eq!(client.advance(), Ok(HandshakeProgress::Reads));
     let mut hello = vec![0; 4096];
     let len = theirs.read(&mut hello).unwrap();
     hello.truncate(len);
@@ -294,15 +299,15 @@ pub(super) fn damage_hello(dice: &mut Dice, server: Side, client: Side, is_cut: 
     }
     there.write_all(&hello).unwrap();
     there.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut server = Handshake::new(here.into(), server, Before::Nothing);
+    let mut server = Handshake::new(here.into(), server, PreHandshake::Nothing);
     while let Ok(progress) = server.advance() {
-        assert_eq!(progress, Progress::Reads);
+        assert_eq!(progress, HandshakeProgress::Reads);
     }
 }
 
 #[test]
 fn a_handshake_stands_tampered_streams() {
-    let mut dice = Dice(17);
+    let mut dice = TestRandom(17);
     for _ in 0..200 {
         let (server, client) = &*TLS;
         damage_hello(&mut dice, server.side().unwrap(), client.side().unwrap(), true);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{Insecurity, Prelude, Psk};
+use contract::{Prelude, Psk, TlsFailure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -15,7 +15,7 @@ use rustls::{
 };
 
 use super::ciphers::provider;
-use super::handshake::{Before, Side};
+use super::handshake::{HandshakeRole, PreHandshake};
 use super::psk::PskSettings;
 use crate::Error;
 
@@ -25,14 +25,14 @@ const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The servers that a client trusts: by their certificates, or by a key that it shares with them.
 #[derive(Clone)]
 pub struct ClientTls {
-    trust: Trust,
+    trust: ServerTrust,
     /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<fn() -> Box<dyn Prelude>>,
 }
 
 /// The proof that a client asks for.
 #[derive(Clone)]
-enum Trust {
+enum ServerTrust {
     /// A certificate with this name that the configuration of rustls trusts.
     Certificate { config: Arc<ClientConfig>, name: ServerName<'static> },
     /// The pre-shared key.
@@ -42,8 +42,8 @@ enum Trust {
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.trust {
-            Trust::Certificate { name, .. } => Some(name),
-            Trust::Key(_) => None,
+            ServerTrust::Certificate { name, .. } => Some(name),
+            ServerTrust::Key(_) => None,
         };
         f.debug_struct("ClientTls").field("name", &name).finish_non_exhaustive()
     }
@@ -71,7 +71,7 @@ impl ClientTls {
             .map_err(|error| Error::new(error.to_string()))?;
         let mut config = match fingerprint {
             Some(text) => {
-                let pinned = Arc::new(Pinned { fingerprint: parse(text)?, provider });
+                let pinned = Arc::new(PinnedCertificate { fingerprint: parse(text)?, provider });
                 builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
             }
             None => {
@@ -81,7 +81,7 @@ impl ClientTls {
         };
         config.enable_secret_extraction = true;
         config.resumption = Resumption::disabled();
-        let trust = Trust::Certificate { config: Arc::new(config), name };
+        let trust = ServerTrust::Certificate { config: Arc::new(config), name };
         Ok(ClientTls { trust, prelude: None })
     }
 
@@ -90,7 +90,7 @@ impl ClientTls {
     /// # Errors
     /// Fails if OpenSSL is not installed.
     pub fn with_key(identity: &[u8], psk: Psk) -> Result<ClientTls, Error> {
-        let trust = Trust::Key(PskSettings::of_client(identity, psk)?);
+        let trust = ServerTrust::Key(PskSettings::of_client(identity, psk)?);
         Ok(ClientTls { trust, prelude: None })
     }
 
@@ -101,18 +101,22 @@ impl ClientTls {
     }
 
     /// Returns the part of a new connection before its TLS handshake.
-    pub(super) fn before(&self) -> Before {
-        self.prelude.map_or(Before::Nothing, |prelude| Before::Prelude(prelude()))
+    pub(super) fn before(&self) -> PreHandshake {
+        self.prelude.map_or(PreHandshake::Nothing, |prelude| PreHandshake::Prelude(prelude()))
     }
 
     /// Returns the client's side of a new handshake.
-    pub(super) fn side(&self) -> Result<Side, Insecurity> {
+    pub(super) fn side(&self) -> Result<HandshakeRole, TlsFailure> {
         let (config, name) = match &self.trust {
-            Trust::Certificate { config, name } => (config.clone(), name.clone()),
-            Trust::Key(settings) => return Ok(Side::Psk(Box::new(settings.begin()?))),
+            ServerTrust::Certificate { config, name } => (config.clone(), name.clone()),
+            ServerTrust::Key(settings) => {
+                return Ok(HandshakeRole::Psk(Box::new(settings.begin()?)));
+            }
         };
         let client = UnbufferedClientConnection::new(config, name);
-        client.map(|client| Side::Client(Box::new(client))).map_err(|_| Insecurity::Internal)
+        client
+            .map(|client| HandshakeRole::Client(Box::new(client)))
+            .map_err(|_| TlsFailure::Internal)
     }
 }
 
@@ -158,12 +162,12 @@ fn parse(text: &str) -> Result<[u8; 32], Error> {
 
 /// Trust in a single certificate by its fingerprint.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     fingerprint: [u8; 32],
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

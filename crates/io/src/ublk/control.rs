@@ -24,21 +24,21 @@ pub fn is_there() -> bool {
 
 /// The control device. Each method waits for the driver, which may in turn wait for the program's
 /// own queues.
-pub struct Control {
+pub struct ControlDevice {
     file: File,
 }
 
-impl Control {
+impl ControlDevice {
     /// Opens the control device.
     ///
     /// # Errors
     /// Fails if the driver is missing or this process may not use it, or if io_uring cannot be
     /// used.
-    pub fn open() -> Result<Control, Error> {
+    pub fn open() -> Result<ControlDevice, Error> {
         let file = File::options().read(true).write(true).open(CONTROL_PATH);
         let file = file.map_err(|e| Error::system(format!("cannot open {CONTROL_PATH}"), e))?;
         drop(ring().map_err(probe::explain_setup)?);
-        Ok(Control { file })
+        Ok(ControlDevice { file })
     }
 
     /// Returns the driver's features as a set of bits, which is zero if the driver cannot report

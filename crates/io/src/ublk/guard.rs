@@ -1,5 +1,6 @@
-//! Protection of a program that serves a block device from waiting for the device itself: the kernel
-//! writes pages out to the device when memory is short, and the program may need memory to let it.
+//! Protection of a program that serves a block device from waiting for the device itself: the
+//! kernel writes pages out to the device when memory is short, and the program may need memory to
+//! let it.
 
 // UNSAFETY: calls prctl(2), whose option the safe wrappers do not know.
 #![allow(unsafe_code)]
@@ -45,18 +46,18 @@ pub fn guard_memory() -> Result<(), Error> {
 
 /// An exclusive hold on a block device, so that it cannot be mounted.
 #[derive(Debug)]
-pub struct Hold {
+pub struct ExclusiveHold {
     _file: OwnedFd,
 }
 
-impl Hold {
+impl ExclusiveHold {
     /// Takes the exclusive hold on an unused block device.
     ///
     /// # Errors
     /// Fails with `EBUSY` if it is mounted, or part of another device.
-    pub fn take(path: &Path) -> io::Result<Hold> {
+    pub fn take(path: &Path) -> io::Result<ExclusiveHold> {
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        Ok(Hold { _file: rustix::fs::open(path, flags, Mode::empty())? })
+        Ok(ExclusiveHold { _file: rustix::fs::open(path, flags, Mode::empty())? })
     }
 }
 

@@ -8,6 +8,6 @@ mod control;
 mod guard;
 mod queue;
 
-pub use control::{Control, is_there};
-pub use guard::{Hold, guard_memory};
-pub use queue::{Arrival, BlockQueue, Need};
+pub use control::{ControlDevice, is_there};
+pub use guard::{ExclusiveHold, guard_memory};
+pub use queue::{BlockArrival, BlockQueue, RequestNeed};

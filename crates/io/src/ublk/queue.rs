@@ -29,18 +29,18 @@ const PAGE: usize = 4096;
 
 /// A request that the driver has passed to the program.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct BlockArrival {
     /// The request's tag, which identifies it until its completion.
     pub tag: u16,
     /// The driver's description of the request.
     pub descriptor: IoDescriptor,
     /// The next need of the request.
-    pub need: Need,
+    pub need: RequestNeed,
 }
 
 /// The step that a request of the kernel needs next.
 #[derive(Debug)]
-pub enum Need {
+pub enum RequestNeed {
     /// The request is a write, and needs a buffer for its data, to be supplied with
     /// [`BlockQueue::ask`].
     Memory,
@@ -50,7 +50,7 @@ pub enum Need {
 
 /// The holder of a tag.
 #[derive(Debug)]
-enum Tag {
+enum TagState {
     /// The driver has the tag, until there is a request.
     Fetching,
     /// The driver has the tag, and copies a write's data into the buffer.
@@ -69,7 +69,7 @@ pub struct BlockQueue {
     file: Arc<File>,
     number: u16,
     descriptors: Descriptors,
-    tags: Vec<Tag>,
+    tags: Vec<TagState>,
     /// Number of tags that have not ended.
     open: usize,
     /// Buffers of completed reads. They are reusable once the kernel has consumed the ring entries
@@ -115,7 +115,7 @@ impl BlockQueue {
             file: Arc::clone(file),
             number,
             descriptors: Descriptors::map(file, number, depth)?,
-            tags: (0..depth).map(|_| Tag::Fetching).collect(),
+            tags: (0..depth).map(|_| TagState::Fetching).collect(),
             open: usize::from(depth),
             leaving: Vec::with_capacity(usize::from(depth)),
             events: Vec::with_capacity(usize::from(depth)),
@@ -132,7 +132,7 @@ impl BlockQueue {
     ///
     /// # Panics
     /// Panics if the driver completes a command that it does not have.
-    pub fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
+    pub fn poll(&mut self, arrivals: &mut Vec<BlockArrival>, freed: &mut Vec<Buf>) {
         if !self.leaving.is_empty() && self.ring.has_submitted_all() {
             freed.append(&mut self.leaving);
         }
@@ -144,13 +144,13 @@ impl BlockQueue {
         self.events = events;
     }
 
-    fn take(&mut self, event: RingEvent, arrivals: &mut Vec<Arrival>) {
+    fn take(&mut self, event: RingEvent, arrivals: &mut Vec<BlockArrival>) {
         let tag = event.data as u16;
         let held = &mut self.tags[usize::from(tag)];
-        let buf = match std::mem::replace(held, Tag::Served) {
-            Tag::Fetching => None,
-            Tag::Asking(buf) => Some(buf),
-            Tag::Served | Tag::Ended => panic!("the driver has no command of tag {tag}"),
+        let buf = match std::mem::replace(held, TagState::Served) {
+            TagState::Fetching => None,
+            TagState::Asking(buf) => Some(buf),
+            TagState::Served | TagState::Ended => panic!("the driver has no command of tag {tag}"),
         };
         let need = match (event.result, buf) {
             (RESULT_OK, Some(buf))
@@ -158,15 +158,15 @@ impl BlockQueue {
             {
                 // The kernel could copy nothing, makes the write anew, and gave its tag away.
                 self.leaving.push(buf);
-                Need::Service(None)
+                RequestNeed::Service(None)
             }
-            (RESULT_OK, buf) => Need::Service(buf),
+            (RESULT_OK, buf) => RequestNeed::Service(buf),
             (RESULT_NEED_GET_DATA, buf) => {
                 self.leaving.extend(buf);
-                Need::Memory
+                RequestNeed::Memory
             }
             (result, buf) => {
-                *held = Tag::Ended;
+                *held = TagState::Ended;
                 self.open -= 1;
                 if result != RESULT_ABORT && self.failure.is_none() {
                     self.failure = Some(-result);
@@ -176,7 +176,7 @@ impl BlockQueue {
             }
         };
         let descriptor = self.descriptors.read(tag);
-        arrivals.push(Arrival { tag, descriptor, need });
+        arrivals.push(BlockArrival { tag, descriptor, need });
     }
 
     /// Asks for the data of a write, which the driver copies into `buf`. The request comes again.
@@ -190,8 +190,8 @@ impl BlockQueue {
             "the kernel's request is larger than agreed"
         );
         let bytes = buf.bytes().as_ptr();
-        let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Asking(buf));
-        assert!(matches!(before, Tag::Served), "the program has the request");
+        let before = std::mem::replace(&mut self.tags[usize::from(tag)], TagState::Asking(buf));
+        assert!(matches!(before, TagState::Served), "the program has the request");
         self.push(IoCode::GET_DATA, tag, 0, bytes);
     }
 
@@ -202,8 +202,8 @@ impl BlockQueue {
     /// # Panics
     /// Panics if the buffer of a read is missing or smaller than `result`.
     pub fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
-        let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Fetching);
-        assert!(matches!(before, Tag::Served), "the program has the request");
+        let before = std::mem::replace(&mut self.tags[usize::from(tag)], TagState::Fetching);
+        assert!(matches!(before, TagState::Served), "the program has the request");
         let is_read = self.descriptors.read(tag).operation() == Operation::READ;
         let address = match &buf {
             Some(buf) => buf.bytes().as_ptr(),
@@ -250,9 +250,10 @@ impl BlockQueue {
         bytes.copy_from_slice(command.as_bytes());
         let fd = types::Fd(self.file.as_raw_fd());
         let entry = opcode::UringCmd16::new(fd, code.0).cmd(bytes).build();
-        // SAFETY: the entry names a buffer of at least the request's size that `tags` holds until the completion, or one in `leaving`,
-        // which the driver reads only while it takes the entry; the buffer stays in `leaving` until
-        // that has happened. Memory of buffers is never unmapped.
+        // SAFETY: the entry names a buffer of at least the request's size that `tags` holds until
+        // the completion, or one in `leaving`, which the driver reads only while it takes the
+        // entry; the buffer stays in `leaving` until that has happened. Memory of buffers is never
+        // unmapped.
         unsafe { self.ring.push(self.owner, u64::from(tag), entry) };
     }
 }

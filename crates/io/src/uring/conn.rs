@@ -1,13 +1,13 @@
 //! The ring's state of one connection.
 
 use super::address::SocketAddress;
-use super::direct::Direct;
+use super::direct::DirectReceive;
 use crate::sendblock::SendBlock;
-use crate::sockets::{LOOK_BYTES, Place};
+use crate::sockets::{ConnState, LOOK_BYTES};
 
 /// The kind of receive that is in flight for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Receiving {
+pub(crate) enum ReceiveKind {
     /// No receive is in flight.
     #[default]
     Idle,
@@ -21,11 +21,11 @@ pub(crate) enum Receiving {
 
 /// The ring's state of one connection.
 #[derive(Default)]
-pub struct RingPlace {
-    pub(super) receiving: Receiving,
+pub struct RingConnState {
+    pub(super) receiving: ReceiveKind,
     /// The memory of a bounded receive, with the caller's buffer for a payload; `None` if neither
     /// is needed.
-    pub(super) direct: Option<Box<Direct>>,
+    pub(super) direct: Option<Box<DirectReceive>>,
     /// Number of bounded receives that may still come without a payload before multishot receives
     /// are used again.
     pub(super) patience: u8,
@@ -42,7 +42,7 @@ pub struct RingPlace {
     pub(super) sending: Option<Box<SendBlock>>,
 }
 
-impl RingPlace {
+impl RingConnState {
     /// Takes a bounded receive with this result off the connection's patience. There is more than a
     /// few bytes where it was full, so nothing is left then.
     pub(super) fn lose_patience(&mut self, result: i32) {
@@ -54,7 +54,7 @@ impl RingPlace {
     }
 }
 
-impl Place for RingPlace {
+impl ConnState for RingConnState {
     fn vacate(&mut self) {
         debug_assert!(!self.is_busy() && self.direct.is_none(), "nothing is in flight");
         self.patience = 0;
@@ -73,11 +73,11 @@ impl Place for RingPlace {
     }
 
     fn is_idle(&self) -> bool {
-        self.receiving == Receiving::Idle && !self.is_watched
+        self.receiving == ReceiveKind::Idle && !self.is_watched
     }
 }
 
-impl Drop for RingPlace {
+impl Drop for RingConnState {
     /// Leaks the memory that sends and receives in flight refer to.
     fn drop(&mut self) {
         std::mem::forget(self.sending.take());

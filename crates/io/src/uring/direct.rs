@@ -3,25 +3,25 @@
 use contract::{Buf, SizeClass};
 
 use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
-use crate::sockets::{LOOK_BYTES, Target};
+use crate::sockets::{LOOK_BYTES, ReceiveTarget};
 use crate::{Error, carve};
 
 /// Number of a worker's small buffers for the bytes that follow a directly received payload.
 pub(super) const LOOKS: usize = 256;
 
 /// The memory of a bounded receive in flight, and of a payload that is expected.
-pub(crate) struct Direct {
+pub(crate) struct DirectReceive {
     /// The caller's buffer for the payload that comes next.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<ReceiveTarget>,
     /// The buffer for a few bytes behind the payload.
     pub(super) look: Option<Buf>,
     header: libc::msghdr,
     pieces: [libc::iovec; 2],
 }
 
-impl Direct {
-    pub(super) fn new() -> Box<Direct> {
-        Box::new(Direct {
+impl DirectReceive {
+    pub(super) fn new() -> Box<DirectReceive> {
+        Box::new(DirectReceive {
             target: None,
             look: None,
             header: EMPTY_HEADER,

@@ -18,19 +18,22 @@ mod receive;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use contract::{Buf, CloseReason, Happening};
+use contract::{Buf, CloseReason, ServerEvent};
 use io_uring::{cqueue, opcode, types};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use self::address::SocketAddress;
-use self::conn::{Receiving, RingPlace};
+use self::conn::{ReceiveKind, RingConnState};
 use self::operation::{Operation, cancel};
-use self::receive::{Receiver, Table};
+use self::receive::{Receiver, RingConnTable};
 use crate::ring::COMPLETIONS_MAX;
 use crate::sendblock::SendBlock;
-use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Receive, Target};
-use crate::spread::Arrival;
+use crate::sockets::{
+    ACCEPT_PAUSE, Accept, ConnectionLifecycle, ConnectionPhase, Kernel, Listeners, Receive,
+    ReceiveTarget,
+};
+use crate::spread::AcceptedConnection;
 use crate::{Endpoint, Error, Listener, Owner, Ring, RingEvent, SocketsConfig};
 
 /// Number of vectors for sends that are allocated at start: enough unless many peers are slow.
@@ -49,7 +52,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    fn handle(&mut self, table: &mut Table, listeners: &mut Listeners, event: RingEvent) {
+    fn handle(&mut self, table: &mut RingConnTable, listeners: &mut Listeners, event: RingEvent) {
         let (operation, index) = Operation::from_data(event.data);
         let ended = match operation {
             Operation::Receive => self.receiver.received(table, index, event),
@@ -67,7 +70,7 @@ impl Uring {
 
     /// Processes the completion of a send. A send that the kernel has not taken whole ends the
     /// connection.
-    fn sent(&mut self, table: &mut Table, index: u32, result: i32) {
+    fn sent(&mut self, table: &mut RingConnTable, index: u32, result: i32) {
         let conn = &mut table[index];
         let block = conn.kernel.sending.take().expect("a send was in flight");
         conn.unsent -= block.plain();
@@ -75,16 +78,16 @@ impl Uring {
         let whole = result >= 0 && result as usize == block.bytes;
         self.blocks.push(block);
         match table[index].phase {
-            Phase::Closing(_) => self.leave(table, index),
+            ConnectionPhase::Closing(_) => self.leave(table, index),
             _ if whole => self.after_send(table, index),
             _ => self.end(table, index, CloseReason::Reset((-result).max(0))),
         }
     }
 
     /// Processes the completion of a dial's connect.
-    fn dialled(&mut self, table: &mut Table, index: u32, result: i32) {
+    fn dialled(&mut self, table: &mut RingConnTable, index: u32, result: i32) {
         table[index].kernel.dialling = None;
-        if table[index].phase != Phase::Dialling {
+        if table[index].phase != ConnectionPhase::Dialling {
             return self.leave(table, index);
         }
         let result = if result == 0 { Ok(()) } else { Err(-result) };
@@ -94,7 +97,13 @@ impl Uring {
     }
 
     /// Processes a completion of the accept at the listener with index `n`.
-    fn accepted(&mut self, table: &Table, listeners: &mut Listeners, n: usize, event: RingEvent) {
+    fn accepted(
+        &mut self,
+        table: &RingConnTable,
+        listeners: &mut Listeners,
+        n: usize,
+        event: RingEvent,
+    ) {
         // SAFETY: the kernel just gave us this descriptor and nobody else has it.
         let socket = (event.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(event.result) });
         let Some(listening) = listeners.all.get_mut(n) else { return };
@@ -111,11 +120,11 @@ impl Uring {
                 Some(table.now + ACCEPT_PAUSE)
             }
             Some(_turned_away) if listening.refuses => {
-                Happening::RefusedDrained.count();
+                ServerEvent::RefusedDrained.count();
                 Some(table.now + ACCEPT_PAUSE)
             }
             Some(socket) => {
-                listeners.accepted.push(Arrival::new(socket, listening.id));
+                listeners.accepted.push(AcceptedConnection::new(socket, listening.id));
                 Some(table.now + ACCEPT_PAUSE)
             }
         };
@@ -144,7 +153,7 @@ impl Kernel for Uring {
         })
     }
 
-    fn register(&mut self, _: &Table, index: u32, socket: &OwnedFd) -> std::io::Result<()> {
+    fn register(&mut self, _: &RingConnTable, index: u32, socket: &OwnedFd) -> std::io::Result<()> {
         let fds = [socket.as_raw_fd()];
         self.ring.with_submitter(|s| s.register_files_update(index, &fds)).map(drop)
     }
@@ -156,11 +165,11 @@ impl Kernel for Uring {
 
     fn connect(
         &mut self,
-        table: &mut Table,
+        table: &mut RingConnTable,
         socket: OwnedFd,
         server: &Endpoint,
     ) -> Result<u32, Errno> {
-        let placed = self.place(table, socket, Phase::Dialling);
+        let placed = self.place(table, socket, ConnectionPhase::Dialling);
         let index = placed.map_err(|_refused| Errno::MFILE)?;
         let conn = &mut table[index];
         let address = conn.kernel.dialling.insert(Box::new(SocketAddress::from(server)));
@@ -172,7 +181,7 @@ impl Kernel for Uring {
         Ok(index)
     }
 
-    fn poll(&mut self, table: &mut Table, listeners: &mut Listeners) {
+    fn poll(&mut self, table: &mut RingConnTable, listeners: &mut Listeners) {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.drain(Owner::SOCKETS, &mut completions);
         for completion in completions.drain(..) {
@@ -181,7 +190,7 @@ impl Kernel for Uring {
         self.completions = completions;
     }
 
-    fn flush(&mut self, table: &mut Table, index: u32) {
+    fn flush(&mut self, table: &mut RingConnTable, index: u32) {
         let mut block = self.blocks.pop().unwrap_or_else(SendBlock::new);
         block.clear();
         if table[index].secured.is_some() {
@@ -216,10 +225,10 @@ impl Kernel for Uring {
         unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
-    fn cancel(&mut self, table: &mut Table, index: u32) {
+    fn cancel(&mut self, table: &mut RingConnTable, index: u32) {
         let conn = &table[index];
-        let is_dialling = conn.phase == Phase::Dialling;
-        let receives = !is_dialling && conn.kernel.receiving != Receiving::Idle;
+        let is_dialling = conn.phase == ConnectionPhase::Dialling;
+        let receives = !is_dialling && conn.kernel.receiving != ReceiveKind::Idle;
         let in_flight = [
             is_dialling.then_some(Operation::Connect),
             receives.then_some(Operation::Receive),
@@ -236,29 +245,34 @@ impl Kernel for Uring {
 }
 
 impl Receive for Uring {
-    type Place = RingPlace;
+    type ConnState = RingConnState;
 
     fn give(&mut self, buf: Buf) {
         self.receiver.give(buf);
     }
 
-    fn receive_into(&mut self, table: &mut Table, index: u32, target: Target) -> Result<(), Buf> {
+    fn receive_into(
+        &mut self,
+        table: &mut RingConnTable,
+        index: u32,
+        target: ReceiveTarget,
+    ) -> Result<(), Buf> {
         self.receiver.receive_into(table, index, target)
     }
 
-    fn start_bounded(&mut self, table: &mut Table, index: u32) {
+    fn start_bounded(&mut self, table: &mut RingConnTable, index: u32) {
         self.receiver.start_bounded(table, index);
     }
 
-    fn start(&mut self, table: &mut Table, index: u32) {
+    fn start(&mut self, table: &mut RingConnTable, index: u32) {
         self.receiver.start(table, index);
     }
 
-    fn stop(&mut self, table: &mut Table, index: u32, was_read: bool) {
+    fn stop(&mut self, table: &mut RingConnTable, index: u32, was_read: bool) {
         self.receiver.stop(table, index, was_read);
     }
 
-    fn end_turn(&mut self, table: &mut Table) {
+    fn end_turn(&mut self, table: &mut RingConnTable) {
         self.receiver.end_turn(table);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use contract::{Buf, SizeClass};
 use io_uring::types::BufRingEntry;
 
-use crate::arena::{Fresh, Span};
+use crate::arena::{ArenaGuard, MappedRange};
 use crate::{Error, Ring};
 
 /// A provided-buffer ring (`IORING_REGISTER_PBUF_RING`). A buffer is with the kernel, held back, or
@@ -25,16 +25,16 @@ pub(crate) struct ProvidedBuffers {
     with_kernel: Box<[Option<Buf>]>,
     with_kernel_count: usize,
     held_back: Vec<Buf>,
-    level: Level,
+    level: BufferLevel,
     /// The number of the group, and the mappings of the entries and of the buffers.
     group: u16,
-    spans: Vec<Span>,
+    spans: Vec<MappedRange>,
 }
 
 impl ProvidedBuffers {
     /// Registers a ring of `count` buffers (a power of two, at most 32 768) of `bytes` bytes each
-    /// with the kernel, as group `group`. The kernel gets [`Level::LEAST`] of them; the others are
-    /// held back.
+    /// with the kernel, as group `group`. The kernel gets [`BufferLevel::LEAST`] of them; the
+    /// others are held back.
     ///
     /// # Errors
     /// Fails if memory does not suffice, or the kernel has such a group already.
@@ -46,8 +46,8 @@ impl ProvidedBuffers {
     ) -> Result<Self, Error> {
         assert!(count.is_power_of_two() && count <= 1 << 15, "a provided-buffer ring's size");
         let ring_bytes = count * size_of::<BufRingEntry>();
-        let memory = Fresh::carve(SizeClass { bytes: ring_bytes, count: 1 })?;
-        let bufs = Fresh::carve(SizeClass { bytes, count })?;
+        let memory = ArenaGuard::carve(SizeClass { bytes: ring_bytes, count: 1 })?;
+        let bufs = ArenaGuard::carve(SizeClass { bytes, count })?;
         let entries = memory.base().cast::<BufRingEntry>();
         // SAFETY: the memory is page-aligned, holds `count` entries, and stays until `withdraw`.
         ring.with_submitter(|submitter| unsafe {
@@ -63,7 +63,7 @@ impl ProvidedBuffers {
             with_kernel: (0..count).map(|_| None).collect(),
             with_kernel_count: 0,
             held_back: Vec::with_capacity(count),
-            level: Level::new(count),
+            level: BufferLevel::new(count),
             group,
             spans: vec![span, span_of_bufs],
         };
@@ -144,7 +144,7 @@ impl ProvidedBuffers {
 
 /// The number of buffers that the kernel should have, adapted over time.
 #[derive(Debug)]
-struct Level {
+struct BufferLevel {
     /// The number of buffers that the kernel should have, with `least ≤ wanted ≤ most`.
     wanted: usize,
     least: usize,
@@ -155,7 +155,7 @@ struct Level {
     left: u32,
 }
 
-impl Level {
+impl BufferLevel {
     /// The initial and least number of buffers, which fit into a core's second-level cache with
     /// other data.
     const LEAST: usize = 64;
@@ -163,15 +163,15 @@ impl Level {
     /// Number of buffers that the kernel fills in a period.
     const PERIOD: u32 = 1 << 16;
 
-    fn new(most: usize) -> Level {
-        let least = Level::LEAST.min(most);
-        Level { wanted: least, least, most, fewest: least, left: Level::PERIOD }
+    fn new(most: usize) -> BufferLevel {
+        let least = BufferLevel::LEAST.min(most);
+        BufferLevel { wanted: least, least, most, fewest: least, left: BufferLevel::PERIOD }
     }
 
     /// Doubles the wanted number, up to the maximum, because there were too few buffers.
     fn raise(&mut self) {
         self.wanted = (2 * self.wanted).min(self.most);
-        (self.fewest, self.left) = (0, Level::PERIOD);
+        (self.fewest, self.left) = (0, BufferLevel::PERIOD);
     }
 
     /// Notes that the kernel has filled a buffer and has `available` left. If half of the buffers
@@ -183,7 +183,7 @@ impl Level {
             if self.fewest > self.wanted / 2 {
                 self.wanted = (self.wanted / 2).max(self.least);
             }
-            (self.fewest, self.left) = (self.wanted, Level::PERIOD);
+            (self.fewest, self.left) = (self.wanted, BufferLevel::PERIOD);
         }
     }
 }
@@ -194,12 +194,12 @@ mod tests {
 
     #[test]
     fn the_level_rises_with_need_and_sinks_again() {
-        let mut level = Level::new(4096);
+        let mut level = BufferLevel::new(4096);
         assert_eq!(level.wanted, 64);
         (0..9).for_each(|_| level.raise());
         assert_eq!(level.wanted, 4096, "no more than there are");
         let mut period = |available: usize| {
-            (0..Level::PERIOD).for_each(|_| level.taken(available));
+            (0..BufferLevel::PERIOD).for_each(|_| level.taken(available));
             level.wanted
         };
         assert_eq!(period(4095), 4096, "a period in which there were too few changes nothing");
@@ -209,6 +209,6 @@ mod tests {
             [2048, 1024, 512, 256]
         );
         assert_eq!([period(2000), period(2000), period(63)], [128, 64, 64]);
-        assert_eq!(Level::new(16).wanted, 16, "all of a few");
+        assert_eq!(BufferLevel::new(16).wanted, 16, "all of a few");
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use contract::{BufPool, Device, Instant, Range, SlotTable, Status, Submission};
-use flash::conformance::{self, Bench, Seen, Side};
-use flash::{Exclusive, RangeLocks};
+use flash::conformance::{self, Bench, ReaderCounts, TestQueue};
+use flash::{ExclusiveQueue, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use nearflash_io::{Clock, Network, Owner, Reactor, Ring, Sockets, SocketsConfig, carve};
 
@@ -97,11 +97,16 @@ fn locks_of(volume: &FileVolume) -> Arc<RangeLocks> {
 }
 
 /// Returns the queue in the layer that the server puts around every device of files.
-fn surround<D: Device>(inner: D, volume: &FileVolume, locks: &Arc<RangeLocks>) -> Exclusive<D> {
+fn surround<D: Device>(
+    inner: D,
+    volume: &FileVolume,
+    locks: &Arc<RangeLocks>,
+) -> ExclusiveQueue<D> {
     let granule = volume.granularity_bytes();
-    let class = contract::SizeClass { bytes: Exclusive::<D>::scratch_bytes(granule), count: 2 };
+    let class =
+        contract::SizeClass { bytes: ExclusiveQueue::<D>::scratch_bytes(granule), count: 2 };
     let scratch = carve(&[class]).unwrap().bufs;
-    Exclusive::with_granularity(inner, locks.clone(), scratch, granule)
+    ExclusiveQueue::with_granularity(inner, locks.clone(), scratch, granule)
 }
 
 /// Enters the kernel once, and waits there until `wake_at` or for 10 ms. Returns the time
@@ -140,7 +145,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
         volume: &FileVolume,
         locks: &Arc<RangeLocks>,
         number: usize,
-    ) -> Exclusive<D> {
+    ) -> ExclusiveQueue<D> {
         surround((self.open)(volume, &self.ring, number), volume, locks)
     }
 
@@ -166,7 +171,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
 }
 
 impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
-    type Queue = Exclusive<D>;
+    type Queue = ExclusiveQueue<D>;
 
     fn fresh(&mut self, blocks: u64) -> [Self::Queue; 2] {
         let volume = self.volume(blocks, false);
@@ -250,7 +255,7 @@ fn a_file_of_large_granules_behind_threads_conforms() {
 /// the time.
 type Pass<'a> = dyn FnMut(Option<Instant>) -> Instant + 'a;
 /// A thread's queue to a file, with its buffers and its passes.
-type FileSide<'a, D> = Side<'a, Exclusive<D>, &'a mut Pass<'a>>;
+type FileSide<'a, D> = TestQueue<'a, ExclusiveQueue<D>, &'a mut Pass<'a>>;
 
 /// Writes blocks of one file in a thread and reads them in another, each with a queue of its own.
 /// Returns whether the volume says that it tears blocks, and what the reader saw.
@@ -258,7 +263,7 @@ fn read_beside_writes<D: Device>(
     in_memory: bool,
     direct: bool,
     open: impl Fn(&FileVolume, &Ring, usize) -> D + Sync,
-) -> (bool, Seen) {
+) -> (bool, ReaderCounts) {
     let scratch = Scratch::new(&format!("beside-{in_memory}-{direct}"), in_memory);
     let options = FileOptions { direct, ..FileOptions::default() };
     let volume = FileVolume::open(scratch.file("volume"), Some(1 << 20), options).unwrap();
@@ -269,9 +274,9 @@ fn read_beside_writes<D: Device>(
         let mut pool = BufPool::new(carve(&[class]).unwrap().bufs);
         let queue = surround(open(&volume, &ring, 0), &volume, &locks);
         let pass: &mut Pass<'_> = &mut |wake_at| turn(&ring, &clock, wake_at);
-        act(&mut Side { queue, pool: &mut pool, pass });
+        act(&mut TestQueue { queue, pool: &mut pool, pass });
     };
-    let mut seen = Seen::default();
+    let mut seen = ReaderCounts::default();
     std::thread::scope(|scope| {
         scope.spawn(|| on_a_thread(&mut |side| side.write_generations(1500, &is_over)));
         on_a_thread(&mut |side| seen = side.read_generations(&is_over));
@@ -400,8 +405,8 @@ fn read(queue: &mut impl Device, ring: &Ring, range: Range) -> (Status, Vec<u8>)
     perform(queue, ring, contract::Command::Read(range), range)
 }
 
-/// Carries out a command on the blocks of `range`, with a buffer of sevens for a write and of zeroes
-/// for a read. Returns its status, and the buffer's bytes afterwards.
+/// Carries out a command on the blocks of `range`, with a buffer of sevens for a write and of
+/// zeroes for a read. Returns its status, and the buffer's bytes afterwards.
 fn perform(
     queue: &mut impl Device,
     ring: &Ring,

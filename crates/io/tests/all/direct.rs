@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::rig::{End, buf, unix_listener};
+use crate::rig::{SocketRig, buf, unix_listener};
 use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent};
-use nearflash_io::{Listener, Network, SocketsConfig, Spread};
+use nearflash_io::{ConnectionBalancer, Listener, Network, SocketsConfig};
 
 over_every! {
     every_byte_comes_once_and_in_its_place
@@ -33,23 +33,23 @@ fn config() -> SocketsConfig {
 
 /// A sender of the stream, and its receiver.
 struct Pair<N: Network> {
-    sender: End<N>,
+    sender: SocketRig<N>,
     dialled: ConnId,
     /// Number of bytes that were given to the sender's sockets (`sent`), and of frames that have
     /// not left (`leaving`).
     sent: usize,
     leaving: usize,
-    receiver: End<N>,
+    receiver: SocketRig<N>,
     accepted: ConnId,
 }
 
 impl<N: Network> Pair<N> {
     fn new(listener: Listener) -> Self {
-        Pair::with(listener, End::with(config()))
+        Pair::with(listener, SocketRig::with(config()))
     }
 
-    fn with(listener: Listener, mut receiver: End<N>) -> Self {
-        let mut sender = End::<N>::with(config());
+    fn with(listener: Listener, mut receiver: SocketRig<N>) -> Self {
+        let mut sender = SocketRig::<N>::with(config());
         sender.sockets.dial_to(listener.endpoint().clone());
         receiver.sockets.listen(ListenerId(0), listener).unwrap();
         let dialled = sender.sockets.dial(sender.clock.now());
@@ -104,9 +104,9 @@ fn check(got: &mut usize, bytes: &[u8]) {
 }
 
 /// A generator of pseudo-random numbers.
-struct Chance(u64);
+struct TestRandom(u64);
 
-impl Chance {
+impl TestRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -117,7 +117,7 @@ impl Chance {
 
 fn every_byte_comes_once_and_in_its_place<N: Network>(listener: Listener) {
     let mut pair = Pair::<N>::new(listener);
-    let (mut chance, mut got, mut direct) = (Chance(0x9e37_79b9), 0, 0);
+    let (mut chance, mut got, mut direct) = (TestRandom(0x9e37_79b9), 0, 0);
     let mut expected = None;
     let whole = 4 << 20;
     for turn in 0..20_000 {
@@ -167,7 +167,7 @@ fn every_byte_comes_once_and_in_its_place<N: Network>(listener: Listener) {
 }
 
 /// Runs turns until a buffer comes back. Returns the offset and the number of its received bytes.
-fn await_filled<N: Network>(end: &mut End<N>) -> (usize, usize) {
+fn await_filled<N: Network>(end: &mut SocketRig<N>) -> (usize, usize) {
     for _ in 0..2000 {
         end.end_turn();
         for event in end.poll() {
@@ -301,8 +301,8 @@ fn the_buffer_comes_back_before_a_connection_that_ends<N: Network>(listener: Lis
 }
 
 fn a_connection_changes_hands_while_it_is_received_into<N: Network>(listener: Listener) {
-    let spread = Spread::new(2);
-    let mut ends = [End::<N>::with(config()), End::<N>::with(config())];
+    let spread = ConnectionBalancer::new(2);
+    let mut ends = [SocketRig::<N>::with(config()), SocketRig::<N>::with(config())];
     ends.iter_mut().enumerate().for_each(|(n, end)| end.sockets.join(Arc::clone(&spread), n));
     let [first, mut other] = ends;
     let mut pair = Pair::<N>::with(listener, first);

@@ -12,7 +12,7 @@ use contract::{CloseReason, ConnId, Dial, EtherAddress, Frame, FrameHead, Listen
 use contract::{NetEvent, Streams, Transport};
 use nearflash_io::{Endpoint, Listener, Network, PacketKey, Reactor};
 
-use crate::packets::{Packets, Seen, byte, end, until};
+use crate::packets::{EventLog, Packets, byte, end, until};
 use crate::rig::buf;
 
 pub(crate) const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -101,7 +101,7 @@ pub(crate) fn exchange(
     server: &mut Packets,
     client: &mut Packets,
     conns: &[ConnId],
-    seen: &mut [Seen; 2],
+    seen: &mut [EventLog; 2],
 ) {
     let before: Vec<usize> = seen[0].bytes.values().map(Vec::len).collect();
     let before: usize = before.iter().sum();
@@ -137,9 +137,9 @@ pub(crate) fn dial(client: &mut Packets, count: usize) -> Vec<ConnId> {
 }
 
 /// Returns a server and a client with two connections, what both have seen, and the connections.
-fn connected(via: &str) -> (Packets, Packets, [Seen; 2], Vec<ConnId>) {
+fn connected(via: &str) -> (Packets, Packets, [EventLog; 2], Vec<ConnId>) {
     let (mut server, mut client) = (server(via, None), client(via));
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     let conns = dial(&mut client, 2);
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 2));
     (server, client, seen, conns)
@@ -151,7 +151,7 @@ fn carries(server_via: &str, client_via: &str) {
         let mut server = server(server_via, key.clone());
         let mut client = client(client_via);
         key.into_iter().for_each(|key| client.sockets.dial_sealed(key).unwrap());
-        let mut seen = <[Seen; 2]>::default();
+        let mut seen = <[EventLog; 2]>::default();
         let conns = dial(&mut client, 20);
         until(&mut server, &mut client, &mut seen, |seen| {
             seen.iter().all(|end| end.opened.len() == 20)
@@ -307,7 +307,7 @@ fn a_port_belongs_to_one_server_and_a_card_may_have_several() {
         clients[1].sockets.dial_to(Endpoint::Ethernet(to_other));
         let [one, two] = &mut clients;
         for (server, client) in [(&mut first, one), (&mut second, two)] {
-            let mut seen = <[Seen; 2]>::default();
+            let mut seen = <[EventLog; 2]>::default();
             let conns = dial(client, 1);
             until(server, client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
             exchange(server, client, &conns, &mut seen);
@@ -485,7 +485,8 @@ fn refused_dials_keep_no_memory() {
     });
 }
 
-/// A child of a program has no part of its rings, which would keep the card after the program's end.
+/// A child of a program has no part of its rings, which would keep the card after the program's
+/// end.
 #[test]
 fn a_forked_child_does_not_get_the_rings() {
     in_segment(9000, || {
@@ -517,14 +518,14 @@ fn a_forked_child_does_not_get_the_rings() {
     });
 }
 
-/// Checks that a server whose thread waits in its ring, without looking again and again, wakes for the
-/// frames of a client.
+/// Checks that a server whose thread waits in its ring, without looking again and again, wakes for
+/// the frames of a client.
 pub(crate) fn wakes(mut server: Packets, client: impl FnOnce() -> Packets + Send) {
     const ROUNDS: usize = 20;
     let (parks, rounds) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (mut client, mut seen) = (client(), Seen::default());
+            let (mut client, mut seen) = (client(), EventLog::default());
             let conn = dial(&mut client, 1)[0];
             while seen.opened.is_empty() {
                 seen.follow(&mut client);
@@ -540,7 +541,7 @@ pub(crate) fn wakes(mut server: Packets, client: impl FnOnce() -> Packets + Send
                 seen.follow(&mut client);
             }
         });
-        let mut seen = Seen::default();
+        let mut seen = EventLog::default();
         while seen.opened.is_empty() {
             seen.follow(&mut server);
         }

@@ -1,5 +1,5 @@
-//! Tests of connections over several cards: pairs of cards at two cables, which do not see each other,
-//! over packet sockets and AF_XDP.
+//! Tests of connections over several cards: pairs of cards at two cables, which do not see each
+//! other, over packet sockets and AF_XDP.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use contract::{ListenerId, Mac};
 use nearflash_io::{Endpoint, Listener, Network};
 
 use crate::ether::{SERVER, at, dial, exchange, in_segment, ip, keep_tags, wakes};
-use crate::packets::{Packets, Seen, end, until};
+use crate::packets::{EventLog, Packets, end, until};
 
 /// The server's card at the second cable.
 const FURTHER: Mac = Mac([2, 0, 0, 0, 1, 1]);
@@ -51,7 +51,11 @@ fn received(card: &str) -> u64 {
     line.unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn connected(server: &mut Packets, client: &mut Packets, seen: &mut [Seen; 2]) -> contract::ConnId {
+fn connected(
+    server: &mut Packets,
+    client: &mut Packets,
+    seen: &mut [EventLog; 2],
+) -> contract::ConnId {
     let conn = dial(client, 1)[0];
     until(server, client, seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
     conn
@@ -61,7 +65,7 @@ fn connected(server: &mut Packets, client: &mut Packets, seen: &mut [Seen; 2]) -
 fn until_second_carries(
     (server, client): (&mut Packets, &mut Packets),
     conn: contract::ConnId,
-    seen: &mut [Seen; 2],
+    seen: &mut [EventLog; 2],
 ) {
     let before = received("left2");
     let limit = client.clock.now() + Duration::from_secs(60);
@@ -83,7 +87,7 @@ fn pairs_of_cards_carry_one_connection_and_a_card_that_is_down_costs_nothing() {
     ] {
         in_segments(|| {
             let (mut server, mut client) = (server(via), client(via, &[also.to_owned()]));
-            let mut seen = <[Seen; 2]>::default();
+            let mut seen = <[EventLog; 2]>::default();
             let conn = connected(&mut server, &mut client, &mut seen);
             until_second_carries((&mut server, &mut client), conn, &mut seen);
             for card in ["left2", "right2"] {
@@ -104,7 +108,7 @@ fn a_dead_first_pair_and_a_missing_card_leave_the_others() {
         let mut server = server("");
         // A card that is not there costs nothing.
         let mut client = client("", &["nosuchcard".to_owned(), named]);
-        let mut seen = <[Seen; 2]>::default();
+        let mut seen = <[EventLog; 2]>::default();
         assert!(ip("link set left down"));
         let first = dial(&mut client, 1)[0];
         until(&mut server, &mut client, &mut seen, |seen| !seen[1].closed.is_empty());

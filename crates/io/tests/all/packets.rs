@@ -7,14 +7,14 @@ use std::time::Duration;
 use contract::{CloseReason, ConnId, Dial, Frame, FrameHead, ListenerId, NetEvent, Streams};
 use nearflash_io::{Endpoint, Listener, Network, PacketKey, PacketSockets, SocketsConfig};
 
-use crate::rig::{End, buf};
+use crate::rig::{SocketRig, buf};
 
-pub(crate) type Packets = End<PacketSockets>;
+pub(crate) type Packets = SocketRig<PacketSockets>;
 
 pub(crate) fn end() -> Packets {
     let config =
         SocketsConfig { connections_max: 300, frames_max: 512, ..SocketsConfig::default() };
-    End::with(config)
+    SocketRig::with(config)
 }
 
 /// Returns a listener for packets at an address.
@@ -41,14 +41,14 @@ fn client(server: SocketAddr) -> Packets {
 /// The events of one end: its connections, their bytes, and the number of frame bodies that came
 /// back.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct EventLog {
     pub(crate) opened: Vec<ConnId>,
     pub(crate) closed: Vec<(ConnId, CloseReason)>,
     pub(crate) bytes: std::collections::BTreeMap<ConnId, Vec<u8>>,
     pub(crate) sent: usize,
 }
 
-impl Seen {
+impl EventLog {
     /// Runs one turn of an end, and notes its events.
     pub(crate) fn follow(&mut self, end: &mut Packets) {
         self.read(end);
@@ -79,8 +79,8 @@ impl Seen {
 pub(crate) fn until(
     a: &mut Packets,
     b: &mut Packets,
-    seen: &mut [Seen; 2],
-    what: impl Fn(&[Seen; 2]) -> bool,
+    seen: &mut [EventLog; 2],
+    what: impl Fn(&[EventLog; 2]) -> bool,
 ) {
     let deadline = a.clock.now() + Duration::from_secs(60);
     while !what(seen) {
@@ -100,7 +100,7 @@ fn bytes_arrive_in_order_on_each_connection() {
     const FRAMES: usize = 12;
     let (mut server, address) = server();
     let mut client = client(address);
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     let now = client.clock.now();
     let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| client.sockets.dial(now)).collect();
     until(&mut server, &mut client, &mut seen, |seen| {
@@ -145,7 +145,7 @@ fn sealed_ends_understand_each_other_and_nobody_else() {
     server.sockets.listen(ListenerId(7), listener.with_key(Some(key("0a")))).unwrap();
     let mut client = client(address);
     client.sockets.dial_sealed(key("0a")).unwrap();
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     let conn = client.sockets.dial(client.clock.now());
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
     let bytes: Vec<u8> = (0..70_000).map(|at| byte(1, at)).collect();
@@ -161,7 +161,7 @@ fn sealed_ends_understand_each_other_and_nobody_else() {
         let mut stranger = self::client(address);
         key.into_iter().for_each(|key| stranger.sockets.dial_sealed(key).unwrap());
         let conn = stranger.sockets.dial(stranger.clock.now());
-        let mut told = <[Seen; 2]>::default();
+        let mut told = <[EventLog; 2]>::default();
         until(&mut server, &mut stranger, &mut told, |told| told[1].closed.len() == 1);
         assert_eq!(told[1].closed, [(conn, CloseReason::Unreachable(errno))]);
         assert!(told[0].opened.is_empty());
@@ -173,7 +173,7 @@ fn sealed_ends_understand_each_other_and_nobody_else() {
 fn ends_are_noticed_at_the_other_end() {
     let (mut server, address) = server();
     let mut client = client(address);
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     let now = client.clock.now();
     let conns: Vec<ConnId> = (0..3).map(|_| client.sockets.dial(now)).collect();
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 3));
@@ -201,7 +201,7 @@ fn another_process_goes_on_with_the_socket() {
     let (kept, endpoint) = (listener.keep(), listener.endpoint().clone());
     server.sockets.listen(ListenerId(7), listener).unwrap();
     let mut client = client(endpoint.internet().unwrap());
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     client.sockets.dial(client.clock.now());
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
     server.sockets.hold(true);
@@ -219,7 +219,7 @@ fn another_process_goes_on_with_the_socket() {
         seen[0].closed.len() == 1 && seen[1].closed.len() == 2
     });
     let conn = client.sockets.dial(client.clock.now());
-    let mut after = <[Seen; 2]>::default();
+    let mut after = <[EventLog; 2]>::default();
     until(&mut heir, &mut client, &mut after, |seen| seen.iter().all(|end| end.opened.len() == 1));
     for round in 1..=20 {
         client.send(conn, Frame::bare(FrameHead::new(&[7; 16])));
@@ -249,7 +249,7 @@ fn nobody_at_the_address_is_an_error_at_once() {
 fn strangers_harm_nobody() {
     let (mut server, address) = server();
     let mut client = client(address);
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     let conn = client.sockets.dial(client.clock.now());
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -278,7 +278,7 @@ fn strangers_harm_nobody() {
 fn the_end_of_a_hold_does_not_end_a_refusal() {
     let (mut server, address) = server();
     let mut client = client(address);
-    let mut seen = <[Seen; 2]>::default();
+    let mut seen = <[EventLog; 2]>::default();
     server.sockets.refuse(ListenerId(7), true);
     server.sockets.hold(true);
     server.sockets.hold(false);

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::{End, PATIENCE, buf, client_tls, listener, unix_path};
+use crate::rig::{PATIENCE, SocketRig, buf, client_tls, listener, unix_path};
 use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
-use nearflash_io::{Endpoint, Listener, Network, Reactor, SocketsConfig, Spread};
+use nearflash_io::{ConnectionBalancer, Endpoint, Listener, Network, Reactor, SocketsConfig};
 
 over_every! {
     bytes_arrive_in_order_through_few_buffers
@@ -66,7 +66,7 @@ fn small() -> SocketsConfig {
     }
 }
 
-fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId) {
+fn connected<N: Network>(listener: Listener) -> (SocketRig<N>, SocketRig<N>, ConnId, ConnId) {
     connected_with(listener, small())
 }
 
@@ -75,13 +75,13 @@ fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId)
 fn connected_with<N: Network>(
     listener: Listener,
     config: SocketsConfig,
-) -> (End<N>, End<N>, ConnId, ConnId) {
-    let mut server = End::<N>::with(config);
-    let mut client = End::<N>::with(small());
+) -> (SocketRig<N>, SocketRig<N>, ConnId, ConnId) {
+    let mut server = SocketRig::<N>::with(config);
+    let mut client = SocketRig::<N>::with(small());
     client.sockets.dial_to(listener.endpoint().clone());
     if listener.tls().is_some() {
         client.sockets.dial_over(client_tls()).unwrap();
-        server.sockets.join(Spread::new(1), 0);
+        server.sockets.join(ConnectionBalancer::new(1), 0);
     }
     server.sockets.listen(ListenerId(7), listener).unwrap();
     let dialled = client.sockets.dial(client.clock.now());
@@ -104,8 +104,8 @@ fn connected_with<N: Network>(
 }
 
 /// Returns an end that listens, and its address.
-fn listening<N: Network>() -> (End<N>, SocketAddr) {
-    let mut server = End::<N>::with(small());
+fn listening<N: Network>() -> (SocketRig<N>, SocketAddr) {
+    let mut server = SocketRig::<N>::with(small());
     let listener = listener();
     let address = listener.endpoint().internet().expect("a port");
     server.sockets.listen(ListenerId(7), listener).unwrap();
@@ -113,7 +113,7 @@ fn listening<N: Network>() -> (End<N>, SocketAddr) {
 }
 
 /// Returns a server, its connection, and the other end of that as a stream of the standard library.
-fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
+fn connected_stream<N: Network>() -> (SocketRig<N>, ConnId, TcpStream) {
     let (mut server, address) = listening::<N>();
     server.turn();
     let stream = TcpStream::connect(address).unwrap();
@@ -313,8 +313,8 @@ fn finish_sends_what_is_queued_first<N: Network>(listener: Listener) {
 }
 
 fn a_connection_changes_hands_to_and_fro<N: Network>(listener: Listener) {
-    let spread = Spread::new(2);
-    let mut workers = [End::<N>::with(small()), End::<N>::with(small())];
+    let spread = ConnectionBalancer::new(2);
+    let mut workers = [SocketRig::<N>::with(small()), SocketRig::<N>::with(small())];
     let endpoint = listener.endpoint().clone();
     for (n, worker) in workers.iter_mut().enumerate() {
         worker.sockets.join(Arc::clone(&spread), n);
@@ -431,7 +431,7 @@ fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {
 }
 
 fn nobody_listening_is_unreachable<N: Network>() {
-    let mut client = End::<N>::with(small());
+    let mut client = SocketRig::<N>::with(small());
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.sockets.dial_to(free);
     let dialled = client.sockets.dial(client.clock.now());
@@ -443,7 +443,7 @@ fn nobody_listening_is_unreachable<N: Network>() {
 fn local_peers_are_known_by_their_user<N: Network>() {
     let path = unix_path();
     let listener = Listener::bind_unix(&path, 0o600).unwrap();
-    let (mut server, mut client) = (End::<N>::with(small()), End::<N>::with(small()));
+    let (mut server, mut client) = (SocketRig::<N>::with(small()), SocketRig::<N>::with(small()));
     server.sockets.listen(ListenerId(7), listener).unwrap();
     client.sockets.dial_to(path.clone());
     client.sockets.dial(client.clock.now());
@@ -460,7 +460,7 @@ fn local_peers_are_known_by_their_user<N: Network>() {
 
 fn a_unix_socket_that_nobody_listens_on_is_unreachable<N: Network>() {
     let path = unix_path();
-    let mut client = End::<N>::with(small());
+    let mut client = SocketRig::<N>::with(small());
     client.sockets.dial_to(path.clone());
     let missing = rustix::io::Errno::NOENT.raw_os_error();
     client.sockets.dial(client.clock.now());
@@ -633,9 +633,9 @@ fn arrivals_wait_while_accepting_is_held<N: Network>() {
 }
 
 fn connections_are_spread_over_workers<N: Network>() {
-    let spread = Spread::new(2);
+    let spread = ConnectionBalancer::new(2);
     let (mut first, address) = listening::<N>();
-    let mut second = End::<N>::with(small());
+    let mut second = SocketRig::<N>::with(small());
     first.sockets.join(Arc::clone(&spread), 0);
     second.sockets.join(Arc::clone(&spread), 1);
     let streams: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();

@@ -6,9 +6,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::{End, PATIENCE, buf, certificate, client_tls, listener, server_tls, tls_listener};
-use contract::{CloseReason, ConnId, Frame, FrameHead, Insecurity, ListenerId, NetEvent};
-use nearflash_io::{ClientTls, Listener, Network, SocketsConfig, Spread, TlsPolicy};
+use crate::rig::{
+    PATIENCE, SocketRig, buf, certificate, client_tls, listener, server_tls, tls_listener,
+};
+use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, TlsFailure};
+use nearflash_io::{ClientTls, ConnectionBalancer, Listener, Network, SocketsConfig, TlsPolicy};
 
 over_both! {
     a_connection_changes_workers_in_the_middle_of_a_record
@@ -31,18 +33,18 @@ fn small() -> SocketsConfig {
 }
 
 /// Returns a server of one worker with this listener, and its address.
-fn serving<N: Network>(listener: Listener) -> (End<N>, std::net::SocketAddr) {
-    let mut server = End::<N>::with(small());
+fn serving<N: Network>(listener: Listener) -> (SocketRig<N>, std::net::SocketAddr) {
+    let mut server = SocketRig::<N>::with(small());
     let address = listener.endpoint().internet().unwrap();
-    server.sockets.join(Spread::new(1), 0);
+    server.sockets.join(ConnectionBalancer::new(1), 0);
     server.sockets.listen(ListenerId(7), listener).unwrap();
     server.turn();
     (server, address)
 }
 
 /// Returns a client that dials this address, and its connection.
-fn dialling<N: Network>(address: std::net::SocketAddr, tls: ClientTls) -> (End<N>, ConnId) {
-    let mut client = End::<N>::with(small());
+fn dialling<N: Network>(address: std::net::SocketAddr, tls: ClientTls) -> (SocketRig<N>, ConnId) {
+    let mut client = SocketRig::<N>::with(small());
     client.sockets.dial_to(address);
     client.sockets.dial_over(tls).unwrap();
     let conn = client.sockets.dial(client.clock.now());
@@ -51,7 +53,10 @@ fn dialling<N: Network>(address: std::net::SocketAddr, tls: ClientTls) -> (End<N
 
 /// Runs turns of both until the client's connection is open (`None`), or closed: then returns the
 /// reason.
-fn outcome<N: Network>(server: &mut End<N>, client: &mut End<N>) -> Option<CloseReason> {
+fn outcome<N: Network>(
+    server: &mut SocketRig<N>,
+    client: &mut SocketRig<N>,
+) -> Option<CloseReason> {
     let end = client.clock.now() + Duration::from_secs(60);
     while client.clock.now() < end {
         server.turn().into_iter().for_each(|event| give(server, event));
@@ -65,15 +70,15 @@ fn outcome<N: Network>(server: &mut End<N>, client: &mut End<N>) -> Option<Close
     panic!("it never came");
 }
 
-fn give<N: Network>(end: &mut End<N>, event: NetEvent) {
+fn give<N: Network>(end: &mut SocketRig<N>, event: NetEvent) {
     if let NetEvent::Received { buf, .. } = event {
         end.sockets.give(buf);
     }
 }
 
 fn a_connection_changes_workers_in_the_middle_of_a_record<N: Network>() {
-    let spread = Spread::new(2);
-    let mut workers = [End::<N>::with(small()), End::<N>::with(small())];
+    let spread = ConnectionBalancer::new(2);
+    let mut workers = [SocketRig::<N>::with(small()), SocketRig::<N>::with(small())];
     for (n, worker) in workers.iter_mut().enumerate() {
         worker.sockets.join(Arc::clone(&spread), n);
     }
@@ -152,7 +157,7 @@ fn a_plain_client_is_ended_where_tls_is_required<N: Network>() {
         match stream.read(&mut answer) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             read => {
-                assert_eq!(&answer[..read.unwrap()], Insecurity::REFUSAL);
+                assert_eq!(&answer[..read.unwrap()], TlsFailure::REFUSAL);
                 return;
             }
         }
@@ -167,12 +172,12 @@ fn a_client_over_tls_is_told_that_its_listener_has_none<N: Network>() {
     let (mut accepted, _) = free.accept().unwrap();
     accepted.write_all(b"what is that?").unwrap();
     let (closed, reason) = client.await_closed();
-    assert_eq!((closed, reason), (conn, CloseReason::Insecure(Insecurity::Plain)));
+    assert_eq!((closed, reason), (conn, CloseReason::Insecure(TlsFailure::Plain)));
     let conn = client.sockets.dial(client.clock.now());
     client.turn();
     drop(free.accept().unwrap());
     let (closed, reason) = client.await_closed();
-    assert_eq!((closed, reason), (conn, CloseReason::Insecure(Insecurity::BrokenOff)));
+    assert_eq!((closed, reason), (conn, CloseReason::Insecure(TlsFailure::BrokenOff)));
 }
 
 fn a_client_refuses_a_certificate_that_it_does_not_trust<N: Network>() {
@@ -187,9 +192,9 @@ fn a_client_refuses_a_certificate_that_it_does_not_trust<N: Network>() {
     let name = ClientTls::new("elsewhere", Some(&file), None).unwrap();
     let right = ClientTls::new("127.0.0.1", Some(&file), None).unwrap();
     for (tls, why) in [
-        (pinned, Some(Insecurity::WrongFingerprint)),
-        (authority, Some(Insecurity::UnknownAuthority)),
-        (name, Some(Insecurity::WrongName)),
+        (pinned, Some(TlsFailure::WrongFingerprint)),
+        (authority, Some(TlsFailure::UnknownAuthority)),
+        (name, Some(TlsFailure::WrongName)),
         (right, None),
     ] {
         let (mut client, _) = dialling::<N>(address, tls);
@@ -224,7 +229,7 @@ fn a_certificate_is_replaced_for_those_who_come_later<N: Network>() {
     let wrong = tls.replace(pem.as_bytes(), b"no key").unwrap_err().to_string();
     assert!(wrong.contains("no private key"), "{wrong}");
     let (mut late, _) = dialling::<N>(address, client_tls());
-    let refused = Some(CloseReason::Insecure(Insecurity::WrongFingerprint));
+    let refused = Some(CloseReason::Insecure(TlsFailure::WrongFingerprint));
     assert_eq!(outcome(&mut server, &mut late), refused);
     let new = ClientTls::new("127.0.0.1", None, Some(&print)).unwrap();
     let (mut late, _) = dialling::<N>(address, new);

@@ -12,8 +12,8 @@
 //! the worker has real TCP sockets of loopback and a real ring. The second form serves NVMe/TCP
 //! hosts over memory (`nvme.rs`); with `-flow` the hosts use flow control. The third form runs one
 //! operation TIMES times on a registry of TENANTS tenants: a tenant is registered and removed, a
-//! tenant's SLO is changed, an SLO is checked that needs most of the device, or the online correction changes
-//! the price of writes.
+//! tenant's SLO is changed, an SLO is checked that needs most of the device, or the online
+//! correction changes the price of writes.
 //!
 //! Time is made up, and the load is the same in every run. Each tenant has one connection. Tenants
 //! with even numbers have an SLO and the others are best effort; none asks for more than its
@@ -24,8 +24,8 @@
 //! Only the instructions inside of `counted` and `asked` are counted. Deliberately left out: the
 //! kernel.
 
-/// Makes a network a [`Transport`] that sends each frame at once and never stops receiving, and whose
-/// connections stay where they are.
+/// Makes a network a [`Transport`] that sends each frame at once and never stops receiving, and
+/// whose connections stay where they are.
 macro_rules! takes_all_at_once {
     ($network:ty) => {
         impl Transport for $network {
@@ -75,8 +75,9 @@ use qos::{
     TokenScheduler,
 };
 use worker::{
-    Access, Attached, Fences, FromFn, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts,
-    Rule, Scope, Sessions, Who, Worker,
+    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, Fences, FnSessionFactory, Limits,
+    ListenerBinding, Listeners, Namespace, Namespaces, PeerPattern, PeerRule, SessionFactory,
+    SharedState, Worker,
 };
 
 /// Maximum number of requests that the worker takes in a turn: its batch.
@@ -117,19 +118,19 @@ fn requests(count: usize) -> Vec<u8> {
     bytes
 }
 
-fn parts(tenants: usize) -> Arc<Parts> {
-    let rule = |tenant| Rule {
-        who: Who::Network { address: address(tenant), prefix: 32 },
+fn parts(tenants: usize) -> Arc<SharedState> {
+    let rule = |tenant| PeerRule {
+        who: PeerPattern::Network { address: address(tenant), prefix: 32 },
         tenant: TenantId(tenant),
         tenant_name: String::new(),
         register: true,
-        scope: Scope::All(Rights::ALL),
+        scope: AccessScope::All(Rights::ALL),
     };
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    Arc::new(Parts {
+    Arc::new(SharedState {
         namespaces: Namespaces::new(vec![namespace]),
-        access: Access::new((0..tenants as u32).map(rule).collect()),
-        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        access: AccessRules::new((0..tenants as u32).map(rule).collect()),
+        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })
@@ -201,41 +202,41 @@ fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> boo
 
 /// A worker of the load: its ports, but for the network, the scheduler and the sessions, are the
 /// same for all.
-type Served<T, S, P, N> = Worker<T, Null, S, P, NoMailbox, N>;
+type LoadWorker<T, S, P, N> = Worker<T, Null, S, P, NoMailbox, N>;
 
 /// The sessions of peers that speak `reflex`.
-fn reflex() -> FromFn<ServerSession> {
-    FromFn(|_, _| ServerSession::new())
+fn reflex() -> FnSessionFactory<ServerSession> {
+    FnSessionFactory(|_, _| ServerSession::new())
 }
 
 /// Creates a worker over `network`, with a null device behind the scheduler.
-fn worker<T: Transport, S: Scheduler, P: Session, N: Sessions<P>>(
+fn worker<T: Transport, S: Scheduler, P: Session, N: SessionFactory<P>>(
     network: T,
     scheduler: S,
     tenants: usize,
     sessions: N,
-) -> Served<T, S, P, N> {
+) -> LoadWorker<T, S, P, N> {
     let leak = |(index, bytes)| Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index);
     let sizes = std::iter::repeat_n(4096, 4096).chain([2 << 20, 2 << 20]);
     Worker::with_sessions(
         network,
-        vec![Attached::new(Null::new(BLOCKS), scheduler)],
+        vec![DeviceLane::new(Null::new(BLOCKS), scheduler)],
         BufPool::new((0..).zip(sizes).map(leak)),
         parts(tenants),
         Limits { batch: BATCH, tenants, ..Limits::default() },
         sessions,
-        Line::none(tenants),
+        ControlPlaneLink::none(tenants),
     )
 }
 
 /// Runs turns of the worker while `goes_on` returns `true`; the instruction counter measures this
 /// function. After each turn, calls `between` with `true` if the turn progressed.
 #[inline(never)]
-fn counted<T: Transport, S: Scheduler, P: Session, N: Sessions<P>>(
-    worker: &mut Served<T, S, P, N>,
+fn counted<T: Transport, S: Scheduler, P: Session, N: SessionFactory<P>>(
+    worker: &mut LoadWorker<T, S, P, N>,
     now: &mut u64,
     between: impl Fn(bool),
-    goes_on: impl Fn(&mut Served<T, S, P, N>) -> bool,
+    goes_on: impl Fn(&mut LoadWorker<T, S, P, N>) -> bool,
 ) {
     while goes_on(worker) {
         let turn = worker.turn(Instant::from_nanos(*now));

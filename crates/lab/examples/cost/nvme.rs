@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, Command, ConnId, Frame, Geometry, Instant, ListenerId, Migrate, NetEvent, Opening, Peer,
-    Range, Streams, Ticket, Transport,
+    Buf, Command, CompletedPrelude, ConnId, Frame, Geometry, Instant, ListenerId, Migrate,
+    NetEvent, Peer, Range, Streams, Ticket, Transport,
 };
 use dataplane::AnySession;
 use proto::nvme::{
     Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
 use proto::nvme_tcp::{ControllerSession, Digests, HostOptions, HostQueue, WorkerFabric};
-use worker::{NotUnpacked, Sessions};
+use worker::{SessionFactory, UnpackError};
 
 use crate::{BATCH, BLOCKS, TURN_NANOS, address, counted, scheduler, worker};
 
@@ -44,8 +44,8 @@ pub(crate) fn serve(what: &str, bytes: usize, requests: u64) -> bool {
         _ => return false,
     };
     let desk = Rc::new(WorkerFabric::new(fabric(), 0));
-    let hosts = Hosted::new(command, uses_flow_control);
-    let mut worker = worker(hosts, scheduler(QUEUES + 1), QUEUES + 1, Desk(desk));
+    let hosts = HostNetwork::new(command, uses_flow_control);
+    let mut worker = worker(hosts, scheduler(QUEUES + 1), QUEUES + 1, HostSessions(desk));
     let mut now = 1_000_000_000;
     while worker.ports().0.up <= QUEUES {
         worker.turn(Instant::from_nanos(now));
@@ -59,9 +59,9 @@ pub(crate) fn serve(what: &str, bytes: usize, requests: u64) -> bool {
 
 /// An environment in which nothing is to be done.
 #[derive(Debug)]
-struct Alone;
+struct IdleEnvironment;
 
-impl Environment for Alone {
+impl Environment for IdleEnvironment {
     fn wake(&self, _: u16) {}
     fn compute(&self) {}
     fn random(&self, bytes: &mut [u8]) {
@@ -85,25 +85,25 @@ fn fabric() -> Arc<Fabric> {
     let port = Port::plain(PortId(0), "127.0.0.1");
     let config =
         Config { workers: 1, ports: vec![port], subsystems: vec![subsystem], ..Config::default() };
-    Fabric::new(&config, Instant::ZERO, Box::new(Alone)).expect("a sound fabric")
+    Fabric::new(&config, Instant::ZERO, Box::new(IdleEnvironment)).expect("a sound fabric")
 }
 
 /// The sessions of the hosts' connections, of the type that a server has.
-struct Desk(Rc<WorkerFabric>);
+struct HostSessions(Rc<WorkerFabric>);
 
-impl Sessions<AnySession> for Desk {
+impl SessionFactory<AnySession> for HostSessions {
     fn open(
         &mut self,
         conn: ConnId,
         _: Option<ListenerId>,
         _: &Peer,
-        _: Option<&Opening>,
+        _: Option<&CompletedPrelude>,
     ) -> AnySession {
         AnySession::NvmeTcp(ControllerSession::new(self.0.clone(), PortId(0), conn))
     }
 
-    fn unpack(&mut self, _: &[u8]) -> Result<AnySession, NotUnpacked> {
-        Err(NotUnpacked::Unknown)
+    fn unpack(&mut self, _: &[u8]) -> Result<AnySession, UnpackError> {
+        Err(UnpackError::Unknown)
     }
 
     fn news(&mut self, now: Instant) -> Option<ConnId> {
@@ -117,7 +117,7 @@ impl Sessions<AnySession> for Desk {
 
 /// A network in memory whose peers are the queues of one host. Connection 0 is the admin queue.
 #[derive(Debug)]
-struct Hosted {
+struct HostNetwork {
     options: Rc<HostOptions>,
     command: Command,
     uses_flow_control: bool,
@@ -139,8 +139,8 @@ struct Queue {
     in_flight: usize,
 }
 
-impl Hosted {
-    fn new(command: Command, uses_flow_control: bool) -> Hosted {
+impl HostNetwork {
+    fn new(command: Command, uses_flow_control: bool) -> HostNetwork {
         let options = Rc::new(HostOptions {
             subsystem: SUBSYSTEM.to_owned(),
             host: "nqn.2026-01.io.nearflash:host".to_owned(),
@@ -155,7 +155,7 @@ impl Hosted {
             controller_key: None,
             chance: [0; 32],
         });
-        let mut hosted = Hosted {
+        let mut hosted = HostNetwork {
             options: options.clone(),
             command,
             uses_flow_control,
@@ -234,7 +234,7 @@ fn batch(host: &mut HostQueue, command: Command, index: u32) -> Vec<(Option<Buf>
     bytes.chunks(RECEIVE_BYTES).map(chunk).collect()
 }
 
-impl Streams for Hosted {
+impl Streams for HostNetwork {
     fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
         for index in 0..self.queues.len() {
             if !self.queues[index].inbox.is_empty() {
@@ -295,4 +295,4 @@ impl Streams for Hosted {
     }
 }
 
-crate::takes_all_at_once!(Hosted);
+crate::takes_all_at_once!(HostNetwork);

@@ -1,16 +1,16 @@
 //! The connection of a load thread to a server that speaks NVMe/TCP or NBD: connecting, waiting
-//! until the client is up, and making load through it. The trait [`BlockServer`] has what the protocols
-//! differ in.
+//! until the client is up, and making load through it. The trait [`BlockServer`] has what the
+//! protocols differ in.
 
 use client::load::Path;
-use contract::Turn;
+use contract::TurnOutcome;
 use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SpinPolicy};
 
 use super::job::{CONNECT_MAX, Job};
-use crate::report::End;
+use crate::report::ThreadResult;
 
 /// An event of a client: it is connected, or has lost its connections.
-pub(super) enum News<F, L> {
+pub(super) enum ConnectionEvent<F, L> {
     /// The client is connected. The value holds the facts that it found about the server.
     Up(F),
     /// The client has lost its connections to the server, or could not connect, for this reason.
@@ -37,7 +37,9 @@ pub(super) trait BlockServer: Sized {
     fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<Self::Client<N>, String>;
 
     /// Returns the client's next event; `None` if nothing has happened.
-    fn news<N: Network>(client: &mut Self::Client<N>) -> Option<News<Self::Found, Self::Loss>>;
+    fn news<N: Network>(
+        client: &mut Self::Client<N>,
+    ) -> Option<ConnectionEvent<Self::Found, Self::Loss>>;
 
     /// Describes a loss for the user in a note. The first value is `true` if the client was
     /// connected before the loss.
@@ -68,7 +70,7 @@ fn look_on<D: BlockServer, N: Network>(
 }
 
 /// Connects to the server and runs the load of a thread to its end.
-pub(super) fn drive<D: BlockServer>(mut server: D, job: Job) -> Result<End, String> {
+pub(super) fn drive<D: BlockServer>(mut server: D, job: Job) -> Result<ThreadResult, String> {
     server.set_lanes(job.shape.lanes + usize::from(job.shape.probe.is_some()));
     match Ring::new() {
         Ok(ring) => drive_on::<D, Sockets>(&server, &ring, job),
@@ -84,12 +86,12 @@ fn drive_on<D: BlockServer, N: Network>(
     server: &D,
     reactor: &N::Reactor,
     job: Job,
-) -> Result<End, String> {
+) -> Result<ThreadResult, String> {
     let mut client = server.open::<N>(reactor)?;
     bring_up::<D, N>(reactor, &job.clock, &mut client).map_err(|loss| server.explain(loss))?;
     job.drive(reactor, client, |client, losses| {
         while let Some(news) = D::news::<N>(client) {
-            if let News::Lost(loss) = news {
+            if let ConnectionEvent::Lost(loss) = news {
                 let (reached, note) = D::note(&loss);
                 losses(reached, note);
             }
@@ -110,8 +112,8 @@ fn bring_up<D: BlockServer, N: Network>(
         let progressed = client.turn(now, &mut ended);
         if let Some(news) = D::news::<N>(client) {
             outcome = match news {
-                News::Up(found) => Ok(found),
-                News::Lost(loss) => Err(Some(loss)),
+                ConnectionEvent::Up(found) => Ok(found),
+                ConnectionEvent::Lost(loss) => Err(Some(loss)),
             };
             return None;
         }
@@ -119,7 +121,7 @@ fn bring_up<D: BlockServer, N: Network>(
             return None;
         }
         let wake_at = client.wake_at().map_or(deadline, |at| at.min(deadline));
-        Some(Turn { progressed, wake_at: Some(wake_at) })
+        Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
     });
     outcome
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::load::{Generator, Path, Shape, Tally};
-use contract::{BufPool, Instant, SizeClass, Turn};
+use contract::{BufPool, Instant, SizeClass, TurnOutcome};
 use io::{Clock, Reactor, SpinPolicy};
 
-use crate::report::End;
+use crate::report::ThreadResult;
 
 /// The interval at which a thread publishes its measurements.
 const REPORT_GAP: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ const NOTES_MAX: usize = 5;
 
 /// The state shared by a load thread and the main thread.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct ThreadShared {
     pub(super) tally: Mutex<Tally>,
     pub(super) notes: Mutex<Vec<String>>,
     /// `true` to end the load early.
@@ -37,7 +37,7 @@ pub(super) struct Job {
     pub(super) shape: Shape,
     pub(super) clock: Clock,
     pub(super) spin: bool,
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<ThreadShared>,
     /// The channel that signals that the thread is ready.
     pub(super) ready: Sender<()>,
     /// The channel that brings the start time of the load, equal for all threads.
@@ -54,7 +54,7 @@ impl Job {
         reactor: &impl Reactor,
         path: P,
         mut reports: impl FnMut(&mut P, &mut dyn FnMut(bool, String)),
-    ) -> Result<End, String> {
+    ) -> Result<ThreadResult, String> {
         let Job { shape, clock, spin, desk, ready, go, .. } = self;
         let count = shape.in_flight_max();
         let classes = [SizeClass { bytes: shape.request_bytes, count }];
@@ -67,7 +67,7 @@ impl Job {
         let mut generator = Generator::new(start, shape, path, pool).map_err(|e| e.to_string())?;
         let policy = SpinPolicy { spin: if spin { Duration::MAX } else { WAKE_LEAD } };
         let mut report_at = start + REPORT_GAP;
-        let mut end = End::default();
+        let mut end = ThreadResult::default();
         let mut notes = 0;
         io::run(reactor, &clock, policy, |now| {
             if desk.stopped.load(Ordering::Relaxed) {
@@ -91,7 +91,7 @@ impl Job {
                 return None;
             }
             let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
-            Some(Turn { progressed, wake_at: Some(wake_at) })
+            Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
         });
         end.failures = generator.failures().to_vec();
         end.unsent = generator.unsent();

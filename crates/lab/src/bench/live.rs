@@ -15,7 +15,7 @@ use crate::report::{number_text, time_text};
 const WINDOW: usize = 5;
 
 /// The progress bar of a measurement, with the rate and the p95 latency of the last second.
-pub(super) struct Live {
+pub(super) struct BenchProgress {
     bar: ProgressBar,
     clock: Clock,
     started: Instant,
@@ -26,13 +26,13 @@ pub(super) struct Live {
     latencies: VecDeque<Histogram<u64>>,
 }
 
-impl Live {
-    pub(super) fn new(warmup: Duration, seconds: Duration) -> Live {
+impl BenchProgress {
+    pub(super) fn new(warmup: Duration, seconds: Duration) -> BenchProgress {
         let bar = ProgressBar::new((warmup + seconds).as_millis() as u64);
         let style = ProgressStyle::with_template("{bar:30.cyan/dim} {msg}");
         bar.set_style(style.expect("the template is sound"));
         let clock = Clock::start();
-        Live {
+        BenchProgress {
             bar,
             clock,
             started: clock.now(),

@@ -6,10 +6,10 @@ use contract::{CloseReason, REQUEST_BYTES_MAX};
 use io::{Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::block_server::{self, BlockServer, News};
+use super::block_server::{self, BlockServer, ConnectionEvent};
 use super::problem::Problem;
 use super::survey::hint;
-use super::target::Reach;
+use super::target::ServerAddress;
 use flash::size_text;
 use server::listen::{Protocol, url};
 
@@ -20,7 +20,7 @@ const TLS_HINT: &str =
 /// The address of an NBD server, and the options of its clients with the name of the export.
 #[derive(Clone, Debug)]
 pub(super) struct NbdServer {
-    reach: Reach,
+    reach: ServerAddress,
     options: AttachmentOptions,
 }
 
@@ -45,7 +45,7 @@ impl NbdServer {
     /// connector for the load threads, and the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
-        reach: &Reach,
+        reach: &ServerAddress,
         export: &str,
     ) -> Result<(NbdServer, u64), Problem> {
         let depth = arguments.queue_depth as usize;
@@ -97,10 +97,10 @@ impl BlockServer for NbdServer {
         Ok(Attachment::new(sockets, self.options.clone()))
     }
 
-    fn news<N: Network>(attachment: &mut Attachment<N>) -> Option<News<Found, NbdLoss>> {
+    fn news<N: Network>(attachment: &mut Attachment<N>) -> Option<ConnectionEvent<Found, NbdLoss>> {
         attachment.next_report().map(|report| match report {
-            NbdReport::Up(found) => News::Up(found),
-            NbdReport::Lost(loss) => News::Lost(loss),
+            NbdReport::Up(found) => ConnectionEvent::Up(found),
+            NbdReport::Lost(loss) => ConnectionEvent::Lost(loss),
         })
     }
 

@@ -11,11 +11,11 @@ use client::nvme::{
     Found, Host, HostLoss, HostOptions, HostReport, NvmeAddress, Patience, Refusal, Secret,
     TlsIdentity, TlsKey,
 };
-use contract::{BLOCK_BYTES, CloseReason, Insecurity};
+use contract::{BLOCK_BYTES, CloseReason, TlsFailure};
 use io::{ClientTls, Endpoint, Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::block_server::{self, BlockServer, News};
+use super::block_server::{self, BlockServer, ConnectionEvent};
 use super::problem::Problem;
 use super::survey::hint;
 use flash::size_text;
@@ -137,10 +137,10 @@ impl NvmeServer {
     }
 
     /// Returns advice for the user about a TLS handshake that failed for the reason `why`.
-    fn advice_on_tls(&self, why: Insecurity) -> String {
+    fn advice_on_tls(&self, why: TlsFailure) -> String {
         let host = &self.options.host;
         match (why, &self.tls) {
-            (Insecurity::Plain, _) => {
+            (TlsFailure::Plain, _) => {
                 "leave the TLS key out, or give the server's listener tls=required".to_owned()
             }
             (_, None) => format!(
@@ -214,10 +214,10 @@ impl BlockServer for NvmeServer {
         Ok(Host::new(sockets, options, Patience::default()))
     }
 
-    fn news<N: Network>(host: &mut Host<N>) -> Option<News<Found, HostLoss>> {
+    fn news<N: Network>(host: &mut Host<N>) -> Option<ConnectionEvent<Found, HostLoss>> {
         host.next_report().map(|report| match report {
-            HostReport::Up(found) => News::Up(found),
-            HostReport::Lost(loss) => News::Lost(loss),
+            HostReport::Up(found) => ConnectionEvent::Up(found),
+            HostReport::Lost(loss) => ConnectionEvent::Lost(loss),
         })
     }
 

@@ -14,7 +14,7 @@ use super::nbd::{self, NbdServer};
 use super::nvme::{self, NvmeServer};
 use super::problem::Problem;
 use super::survey;
-use super::target::{Reach, Target};
+use super::target::{ServerAddress, Target};
 use crate::report::number_text;
 use flash::size_text;
 
@@ -45,7 +45,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum RequestPath {
     Server {
-        reach: Reach,
+        reach: ServerAddress,
         namespace: Option<NamespaceId>,
         /// The options of the first thread's client; those of other threads differ in identity,
         /// seed and number of connections.

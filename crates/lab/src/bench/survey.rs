@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{Initiator, Loss, Options, Report, Version};
-use contract::{CloseReason, Control, NamespaceId, Status, Turn};
+use contract::{CloseReason, ControlRequest, NamespaceId, Status, TurnOutcome};
 use io::{
     Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets,
     SocketsConfig, SpinPolicy,
@@ -11,7 +11,7 @@ use io::{
 
 use server::listen::{Protocol, url};
 
-use super::target::Reach;
+use super::target::ServerAddress;
 
 /// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
 /// Queries the size of a namespace in blocks; returns `None` if the server cannot report one. The
 /// query uses protocol version 2, which every nearflash server speaks.
 pub(super) fn look(
-    server: &Reach,
+    server: &ServerAddress,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
@@ -101,7 +101,7 @@ pub(super) fn look(
 
 fn look_on<N: Network>(
     reactor: &N::Reactor,
-    server: &Reach,
+    server: &ServerAddress,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
@@ -122,7 +122,7 @@ fn look_on<N: Network>(
         ..options.clone()
     };
     let mut initiator = Initiator::new(sockets, options);
-    let question = Control::Info { tag: 0, namespace };
+    let question = ControlRequest::Info { tag: 0, namespace };
     initiator.control(clock.now(), None, question).expect("nothing is in flight yet");
     let deadline = clock.now() + PATIENCE;
     let mut answer = Err(Failure::Unanswered(Loss::Silent));
@@ -146,7 +146,7 @@ fn look_on<N: Network>(
             return None;
         }
         let wake_at = initiator.wake_at().map_or(deadline, |at| at.min(deadline));
-        Some(Turn { progressed, wake_at: Some(wake_at) })
+        Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
     });
     answer
 }

@@ -14,7 +14,7 @@ use io::{ClientTls, Endpoint, Network, PacketKey};
 
 /// The address of a server, the TLS settings and the key of sealed packets.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct ServerAddress {
     /// The listening address.
     pub(crate) endpoint: Endpoint,
     /// The TLS settings, with the trusted certificates; `None` without TLS.
@@ -23,7 +23,7 @@ pub(crate) struct Reach {
     pub(crate) key: Option<PacketKey>,
 }
 
-impl Reach {
+impl ServerAddress {
     /// Makes the sockets dial this server, with its TLS settings and packet key.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ pub(crate) enum Target {
     /// A server of protocol `reflex`.
     Server {
         /// The address, and the TLS settings.
-        reach: Reach,
+        reach: ServerAddress,
         /// The version of the protocol.
         version: Version,
         /// The target as the user wrote it.
@@ -62,7 +62,7 @@ pub(crate) enum Target {
     /// An export of a server that speaks NBD.
     Nbd {
         /// The listening address and the TLS settings.
-        reach: Reach,
+        reach: ServerAddress,
         /// The export's name.
         export: String,
         /// The target as the user wrote it.
@@ -90,7 +90,7 @@ impl FromStr for Target {
             let NbdAddress { place, export, trust } = text.parse().map_err(|e| format!("{e}"))?;
             let tls = tls_of(&place, trust.as_ref())?.map(|tls| tls.behind(client::nbd::prelude));
             let endpoint = Endpoint::find(&place).map_err(|error| error.to_string())?;
-            let reach = Reach { endpoint, tls, key: None };
+            let reach = ServerAddress { endpoint, tls, key: None };
             return Ok(Target::Nbd { reach, export, text: text.to_owned() });
         }
         let server = match text.parse::<Address>() {
@@ -107,7 +107,8 @@ impl FromStr for Target {
         let endpoint = Endpoint::find(&server.place).map_err(|error| error.to_string())?;
         let key = server.key.as_deref().map(|file| io::read_packet_key(Path::new(file)));
         let key = key.transpose().map_err(|error| error.to_string())?;
-        let reach = Reach { endpoint, tls: tls_of(&server.place, server.trust.as_ref())?, key };
+        let reach =
+            ServerAddress { endpoint, tls: tls_of(&server.place, server.trust.as_ref())?, key };
         Ok(Target::Server { reach, version: server.version, text: text.to_owned() })
     }
 }
@@ -155,10 +156,10 @@ mod tests {
         assert_eq!(version, Version::One);
         assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
         let unix = "reflex+unix:/run/a.sock?v=1".parse();
-        let is_unix = |reach: &Reach| matches!(reach.endpoint, Endpoint::Unix(_));
+        let is_unix = |reach: &ServerAddress| matches!(reach.endpoint, Endpoint::Unix(_));
         assert!(matches!(unix, Ok(Target::Server { reach, .. }) if is_unix(&reach)));
         let packets = "reflex+udp://127.0.0.1:7420".parse();
-        let is_packets = |reach: &Reach| matches!(reach.endpoint, Endpoint::Packets(_));
+        let is_packets = |reach: &ServerAddress| matches!(reach.endpoint, Endpoint::Packets(_));
         assert!(matches!(packets, Ok(Target::Server { reach, .. }) if is_packets(&reach)));
         let nvme = "nvme-tcp://127.0.0.1:4420/nqn.2026-11.x:a?nsid=2".parse();
         assert!(matches!(nvme, Ok(Target::Nvme { .. })));

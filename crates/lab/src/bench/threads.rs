@@ -8,39 +8,39 @@ use std::time::Duration;
 
 use client::load::{Local, Remote, Tally};
 use client::{Initiator, Options, Report, Version};
-use contract::{NamespaceId, Turn};
-use dataplane::{Through, Volume};
+use contract::{NamespaceId, TurnOutcome};
+use dataplane::{FileBackend, Volume};
 use io::{
     Clock, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets, SocketsConfig,
     SpinPolicy,
 };
 
 use super::block_server;
-use super::job::{CONNECT_MAX, Desk, Job};
+use super::job::{CONNECT_MAX, Job, ThreadShared};
 use super::plan::{Plan, RequestPath};
 use super::problem::Problem;
-use super::target::Reach;
-use crate::report::End;
+use super::target::ServerAddress;
+use crate::report::ThreadResult;
 
 /// The load threads of a measurement.
-pub(super) struct Crew {
-    desks: Vec<Arc<Desk>>,
-    threads: Vec<JoinHandle<Result<End, String>>>,
+pub(super) struct LoadThreads {
+    desks: Vec<Arc<ThreadShared>>,
+    threads: Vec<JoinHandle<Result<ThreadResult, String>>>,
     /// A receiver that is disconnected when every thread has ended.
     running: Receiver<()>,
 }
 
 /// Starts the load threads, and starts their loads together when all are connected.
-pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
+pub(super) fn start(plan: &Plan) -> Result<LoadThreads, Problem> {
     let clock = Clock::start();
     let (running_sender, running) = channel();
     let (ready_sender, ready) = channel();
-    let mut crew = Crew { desks: Vec::new(), threads: Vec::new(), running };
+    let mut crew = LoadThreads { desks: Vec::new(), threads: Vec::new(), running };
     let mut starts = Vec::new();
     for (n, shape) in plan.shapes.iter().enumerate() {
         let (start, go) = channel();
         starts.push(start);
-        let desk = Arc::new(Desk::default());
+        let desk = Arc::new(ThreadShared::default());
         crew.desks.push(desk.clone());
         let job = Job {
             shape: shape.clone(),
@@ -77,7 +77,7 @@ fn spawn(
     n: usize,
     path: &RequestPath,
     job: Job,
-) -> Result<JoinHandle<Result<End, String>>, Problem> {
+) -> Result<JoinHandle<Result<ThreadResult, String>>, Problem> {
     let builder = std::thread::Builder::new().name(format!("load{n}"));
     let spawned = match path {
         RequestPath::Server { reach, namespace, options } => {
@@ -109,7 +109,7 @@ fn spawn(
     spawned.map_err(|e| Problem::Failed(format!("cannot start a thread: {e}")))
 }
 
-impl Crew {
+impl LoadThreads {
     /// Waits until all threads have ended, at most for `at_most`. Returns `true` if all have.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         matches!(self.running.recv_timeout(at_most), Err(RecvTimeoutError::Disconnected))
@@ -132,14 +132,15 @@ impl Crew {
 
     /// Returns the notes for the user that the threads left since the last call.
     pub(super) fn notes(&self) -> Vec<String> {
-        let take =
-            |desk: &Arc<Desk>| std::mem::take(&mut *desk.notes.lock().expect("no holder panics"));
+        let take = |desk: &Arc<ThreadShared>| {
+            std::mem::take(&mut *desk.notes.lock().expect("no holder panics"))
+        };
         self.desks.iter().flat_map(take).collect()
     }
 
     /// Waits for the threads and returns their combined results.
-    pub(super) fn join(self) -> Result<End, Problem> {
-        let mut sum = End::default();
+    pub(super) fn join(self) -> Result<ThreadResult, Problem> {
+        let mut sum = ThreadResult::default();
         let mut problem = None;
         for thread in self.threads {
             match thread.join() {
@@ -161,20 +162,20 @@ impl Crew {
 }
 
 /// Runs the load of thread `n` on a device that this process opens itself.
-fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
+fn local(volume: &Volume, n: usize, job: Job) -> Result<ThreadResult, String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
-    let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
+    let device = volume.open_queue(&FileBackend::Ring(&ring), 0, n)?;
     let path = Local::new(device, job.shape.in_flight_max());
     job.drive(&ring, path, |_, _| ())
 }
 
 /// Runs the load of a thread on a server of protocol `reflex`.
 fn remote(
-    server: Reach,
+    server: ServerAddress,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
-) -> Result<End, String> {
+) -> Result<ThreadResult, String> {
     match Ring::new() {
         Ok(ring) if server.endpoint.is_of_packets() => {
             remote_on::<PacketSockets>(&ring, server, namespace, options, job)
@@ -191,11 +192,11 @@ fn remote(
 
 fn remote_on<N: Network>(
     reactor: &N::Reactor,
-    server: Reach,
+    server: ServerAddress,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
-) -> Result<End, String> {
+) -> Result<ThreadResult, String> {
     let text = |e: io::Error| e.to_string();
     let connections = options.connections;
     let config = SocketsConfig {
@@ -244,7 +245,7 @@ pub(crate) fn connect<N: Network>(
             return None;
         }
         let wake_at = initiator.wake_at().map_or(deadline, |at| at.min(deadline));
-        Some(Turn { progressed, wake_at: Some(wake_at) })
+        Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
     });
     let open = (0..connections).filter(|&link| initiator.is_connected(link)).count();
     if open == connections {

@@ -3,26 +3,30 @@
 use std::sync::Arc;
 
 use dataplane::Volume;
-use figures::bed::{Failure, FlashBed};
+use figures::bed::{Failure, FlashTestBed};
 use flash::Spec;
-use qos::calibrate::{Offer, Outcome};
+use qos::calibrate::{LoadResult, OfferedLoad};
 
-use super::real_time::Crew;
-use super::stop::Stop;
+use super::real_time::CalibrationThreads;
+use super::stop::CalibrationError;
 
 /// A device to be calibrated, which accepts loads.
-pub(super) enum Bed {
+pub(super) enum CalibrationDevice {
     /// Simulated flash without data, on a clock of its own.
-    Virtual(Box<FlashBed>),
+    Virtual(Box<FlashTestBed>),
     /// Any device, loaded by threads.
-    Real { crew: Crew, volume: Arc<Volume> },
+    Real { crew: CalibrationThreads, volume: Arc<Volume> },
 }
 
-impl Bed {
+impl CalibrationDevice {
     /// Opens the simulated device of a spec; returns `None` for other devices.
-    pub(super) fn open_virtual(spec: &Spec, latency_us_max: u32, seed: u64) -> Option<Bed> {
-        let bed = FlashBed::open(spec, latency_us_max, seed)?;
-        Some(Bed::Virtual(Box::new(bed)))
+    pub(super) fn open_virtual(
+        spec: &Spec,
+        latency_us_max: u32,
+        seed: u64,
+    ) -> Option<CalibrationDevice> {
+        let bed = FlashTestBed::open(spec, latency_us_max, seed)?;
+        Some(CalibrationDevice::Virtual(Box::new(bed)))
     }
 
     /// Opens any device, with this number of threads for the load.
@@ -31,37 +35,37 @@ impl Bed {
         threads: usize,
         latency_us_max: u32,
         seed: u64,
-    ) -> Result<Bed, String> {
-        let crew = Crew::start(volume.clone(), threads, latency_us_max, seed)?;
-        Ok(Bed::Real { crew, volume })
+    ) -> Result<CalibrationDevice, String> {
+        let crew = CalibrationThreads::start(volume.clone(), threads, latency_us_max, seed)?;
+        Ok(CalibrationDevice::Real { crew, volume })
     }
 
     pub(super) fn is_virtual(&self) -> bool {
-        matches!(self, Bed::Virtual(_))
+        matches!(self, CalibrationDevice::Virtual(_))
     }
 
     /// Returns the device if it is measured in real time; `None` for simulated flash, which is
     /// measured in virtual time.
     pub(super) fn volume(&self) -> Option<&Volume> {
         match self {
-            Bed::Virtual(_) => None,
-            Bed::Real { volume, .. } => Some(volume),
+            CalibrationDevice::Virtual(_) => None,
+            CalibrationDevice::Real { volume, .. } => Some(volume),
         }
     }
 
     /// Returns the size of the device in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Bed::Virtual(bed) => bed.bytes(),
-            Bed::Real { volume, .. } => volume.bytes(),
+            CalibrationDevice::Virtual(bed) => bed.bytes(),
+            CalibrationDevice::Real { volume, .. } => volume.bytes(),
         }
     }
 
     /// Returns the number of requests, probes included, that were measured so far.
     pub(super) fn requests(&self) -> u64 {
         match self {
-            Bed::Virtual(bed) => bed.requests(),
-            Bed::Real { crew, .. } => crew.requests(),
+            CalibrationDevice::Virtual(bed) => bed.requests(),
+            CalibrationDevice::Real { crew, .. } => crew.requests(),
         }
     }
 
@@ -69,20 +73,22 @@ impl Bed {
     /// returns `true`.
     pub(super) fn offer(
         &mut self,
-        offer: &Offer,
+        offer: &OfferedLoad,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<LoadResult, CalibrationError> {
         let failure = match self {
-            Bed::Real { crew, .. } => return crew.offer(offer, is_stopped),
-            Bed::Virtual(bed) => match bed.offer(offer, is_stopped) {
+            CalibrationDevice::Real { crew, .. } => return crew.offer(offer, is_stopped),
+            CalibrationDevice::Virtual(bed) => match bed.offer(offer, is_stopped) {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             },
         };
         Err(match failure {
-            Failure::Stopped => Stop::Interrupted,
-            Failure::Errors(count) => Stop::of_errors(count),
-            Failure::Stuck => Stop::Failed("the device left requests unanswered".to_owned()),
+            Failure::Stopped => CalibrationError::Interrupted,
+            Failure::Errors(count) => CalibrationError::of_errors(count),
+            Failure::Stuck => {
+                CalibrationError::Failed("the device left requests unanswered".to_owned())
+            }
         })
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::output::write_whole;
 use super::picture;
-use super::stop::Stop;
+use super::stop::CalibrationError;
 use crate::report::{micros_text, number_text, time_text};
 use flash::size_text;
 
@@ -97,15 +97,20 @@ struct JsonPoint {
 impl Findings<'_> {
     /// Fits the device model, writes the model file to `output` and the SVG plot to `plot`, and
     /// prints the results.
-    pub(super) fn write(&self, output: &Path, plot: &Path, json: bool) -> Result<(), Stop> {
+    pub(super) fn write(
+        &self,
+        output: &Path,
+        plot: &Path,
+        json: bool,
+    ) -> Result<(), CalibrationError> {
         let measured = self.measured();
         let crossings = self.calibration.crossings();
         if !crossings.iter().any(|c| c.percentile == Percentile::P95) {
-            return Err(Stop::Failed(self.too_slow()));
+            return Err(CalibrationError::Failed(self.too_slow()));
         }
         let fit = match self.writes {
             true => Some(self.calibration.findings().map_err(|misfit| {
-                Stop::Failed(format!("{misfit}\nno device model was written"))
+                CalibrationError::Failed(format!("{misfit}\nno device model was written"))
             })?),
             false => None,
         };

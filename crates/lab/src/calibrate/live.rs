@@ -2,7 +2,7 @@
 
 use flash::size_text;
 use indicatif::{ProgressBar, ProgressStyle};
-use qos::calibrate::{Calibration, Offer};
+use qos::calibrate::{Calibration, OfferedLoad};
 
 use crate::report::number_text;
 
@@ -10,22 +10,22 @@ use crate::report::number_text;
 const STEPS: u64 = 1_000;
 
 /// The progress bar of a calibration on standard error.
-pub(super) struct Live {
+pub(super) struct CalibrationProgress {
     bar: ProgressBar,
 }
 
-impl Live {
-    pub(super) fn new(spec: &str) -> Live {
+impl CalibrationProgress {
+    pub(super) fn new(spec: &str) -> CalibrationProgress {
         let bar = ProgressBar::new(STEPS);
         let template = "{prefix} {bar:30.cyan/dim} {percent:>3} % · {eta} left · {msg}";
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is sound"));
         bar.set_prefix(spec.to_owned());
-        Live { bar }
+        CalibrationProgress { bar }
     }
 
     /// Displays which load is offered next, and how much of the calibration is done.
-    pub(super) fn show(&self, calibration: &Calibration, offer: &Offer) {
+    pub(super) fn show(&self, calibration: &Calibration, offer: &OfferedLoad) {
         let (done, all) = calibration.curves_done();
         let mix = match offer.mix.read_percent {
             100 => "reads alone".to_owned(),

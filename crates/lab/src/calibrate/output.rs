@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::stop::Stop;
+use super::stop::CalibrationError;
 
 /// Checks before the measurement that a file can be written at `path`.
-pub(super) fn check_writable(path: &Path) -> Result<(), Stop> {
+pub(super) fn check_writable(path: &Path) -> Result<(), CalibrationError> {
     let partial = partial(path);
     let attempt = match path.is_dir() {
         true => Err(std::io::ErrorKind::IsADirectory.into()),
         false => std::fs::write(&partial, "").and_then(|()| std::fs::remove_file(&partial)),
     };
-    attempt.map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
+    attempt.map_err(|e| CalibrationError::Failed(format!("cannot write {}: {e}", path.display())))
 }
 
 /// Returns the temporary path to which a file is written before it is renamed.

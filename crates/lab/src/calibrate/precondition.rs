@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use client::load::{Ended, Local, Path};
-use contract::{BLOCK_BYTES, Buf, Command, Instant, Range, SizeClass, Turn};
-use dataplane::{Through, Volume};
+use contract::{BLOCK_BYTES, Buf, Command, Instant, Range, SizeClass, TurnOutcome};
+use dataplane::{FileBackend, Volume};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Ring, SpinPolicy};
 
-use super::stop::Stop;
+use super::stop::CalibrationError;
 
 /// Bytes of each sequential write: large, to be fast.
 const ORDERED_BYTES: usize = 128 << 10;
@@ -25,13 +25,16 @@ const SHOW_GAP: Duration = Duration::from_millis(100);
 
 /// Preconditions the device. With `None`, which is simulated flash in virtual time, prints a note
 /// and does nothing.
-pub(super) fn run(volume: Option<&Volume>, is_stopped: &dyn Fn() -> bool) -> Result<(), Stop> {
+pub(super) fn run(
+    volume: Option<&Volume>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), CalibrationError> {
     let Some(volume) = volume else {
         errln!("note: simulated flash is worn in already; there is nothing to precondition");
         return Ok(());
     };
     let ring = Ring::new().map_err(|e| e.to_string())?;
-    let device = volume.open_queue(&Through::Ring(&ring), 0, 0)?;
+    let device = volume.open_queue(&FileBackend::Ring(&ring), 0, 0)?;
     let class = SizeClass { bytes: ORDERED_BYTES, count: IN_FLIGHT };
     let bufs = io::carve(&[class]).map_err(|e| e.to_string())?.bufs;
     let mut random = client::Random::new(0);
@@ -79,7 +82,7 @@ impl<P: Path> Filler<P> {
         count: u64,
         is_stopped: &dyn Fn() -> bool,
         mut next: impl FnMut() -> Option<u64>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CalibrationError> {
         let bar = ProgressBar::new(count);
         let style =
             ProgressStyle::with_template("{msg} {bar:30.cyan/dim} {percent:>3} % · {eta} left");
@@ -110,13 +113,13 @@ impl<P: Path> Filler<P> {
                 return None;
             }
             let wake_at = self.path.wake_at().map_or(show_at, |at| at.min(show_at));
-            Some(Turn { progressed: ended > 0 || sent > 0, wake_at: Some(wake_at) })
+            Some(TurnOutcome { progressed: ended > 0 || sent > 0, wake_at: Some(wake_at) })
         });
         bar.finish_and_clear();
         match (stopped, self.failed) {
-            (true, _) => Err(Stop::Interrupted),
+            (true, _) => Err(CalibrationError::Interrupted),
             (false, 0) => Ok(()),
-            (false, count) => Err(Stop::of_errors(count)),
+            (false, count) => Err(CalibrationError::of_errors(count)),
         }
     }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::load::{Generator, Local, Path, Shape, Tally};
-use contract::{BufPool, Instant, SizeClass, Turn};
-use dataplane::{Through, Volume};
+use contract::{BufPool, Instant, SizeClass, TurnOutcome};
+use dataplane::{FileBackend, Volume};
 use figures::bed;
 use io::{Clock, Ring, SpinPolicy};
-use qos::calibrate::{Offer, Outcome};
+use qos::calibrate::{LoadResult, OfferedLoad};
 
-use super::stop::Stop;
+use super::stop::CalibrationError;
 
 /// The longest interval between two readings of the threads' measurements.
 const LOOK_GAP: Duration = Duration::from_millis(100);
@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_millis(300);
 const LEAD: Duration = Duration::from_millis(5);
 
 /// The main thread's handle to the load threads and the probe thread of a calibration.
-pub(super) struct Crew {
+pub(super) struct CalibrationThreads {
     clock: Clock,
     bytes: u64,
     seed: u64,
@@ -51,13 +51,13 @@ pub(super) struct Crew {
     latency_us_max: u32,
     requests: u64,
     /// The handles of the load threads, followed by that of the probe thread.
-    hands: Vec<Hand>,
+    hands: Vec<LoadThread>,
     done: Receiver<Result<u64, String>>,
     stop: Arc<AtomicBool>,
 }
 
 /// The main thread's handle to one load thread.
-struct Hand {
+struct LoadThread {
     jobs: Sender<Job>,
     tally: Arc<Mutex<Tally>>,
 }
@@ -69,7 +69,7 @@ struct Job {
 }
 
 /// The state of a load thread.
-struct Inside {
+struct LoadThreadState {
     clock: Clock,
     jobs: Receiver<Job>,
     tally: Arc<Mutex<Tally>>,
@@ -79,14 +79,14 @@ struct Inside {
     stop: Arc<AtomicBool>,
 }
 
-impl Crew {
+impl CalibrationThreads {
     /// Starts `threads` threads for loads, and one for probes.
     pub(super) fn start(
         volume: Arc<Volume>,
         threads: usize,
         latency_us_max: u32,
         seed: u64,
-    ) -> Result<Crew, String> {
+    ) -> Result<CalibrationThreads, String> {
         let clock = Clock::start();
         let (done, results) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -94,7 +94,7 @@ impl Crew {
         for n in 0..=threads {
             let (jobs, inside_jobs) = channel();
             let tally = Arc::new(Mutex::new(Tally::new()));
-            let inside = Inside {
+            let inside = LoadThreadState {
                 clock,
                 jobs: inside_jobs,
                 tally: tally.clone(),
@@ -110,10 +110,10 @@ impl Crew {
                     }
                 })
                 .map_err(|e| format!("cannot start a thread: {e}"))?;
-            hands.push(Hand { jobs, tally });
+            hands.push(LoadThread { jobs, tally });
         }
         let bytes = volume.bytes();
-        let crew = Crew {
+        let crew = CalibrationThreads {
             clock,
             bytes,
             seed,
@@ -135,9 +135,9 @@ impl Crew {
     /// `is_stopped` returns `true` or a request fails.
     pub(super) fn offer(
         &mut self,
-        offer: &Offer,
+        offer: &OfferedLoad,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<LoadResult, CalibrationError> {
         let shapes = self.shapes(offer);
         let busy = shapes.len();
         let start = self.clock.now() + LEAD;
@@ -154,14 +154,16 @@ impl Crew {
                     left -= 1;
                     unsent += late;
                 }
-                Ok(Err(error)) => return Err(Stop::Failed(error)),
+                Ok(Err(error)) => return Err(CalibrationError::Failed(error)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Stop::Failed("the threads of the load have ended".to_owned()));
+                    return Err(CalibrationError::Failed(
+                        "the threads of the load have ended".to_owned(),
+                    ));
                 }
             }
             if is_stopped() {
-                return Err(Stop::Interrupted);
+                return Err(CalibrationError::Interrupted);
             }
             self.collect(&mut tallies);
             let reads = &tallies[usize::from(offer.mix.is_probed)];
@@ -175,7 +177,7 @@ impl Crew {
         let [load, probes] = &tallies;
         self.requests += load.count() + probes.count();
         if load.errors + probes.errors > 0 {
-            return Err(Stop::of_errors(load.errors + probes.errors));
+            return Err(CalibrationError::of_errors(load.errors + probes.errors));
         }
         let late_seconds = unsent as f64 / (offer.iops + offer.probe_iops);
         let is_late = !drowning && late_seconds > STALL_SECONDS + 0.01 * offer.seconds;
@@ -186,13 +188,14 @@ impl Crew {
 
     /// Returns the load of each thread: an equal part of the offer for each load thread, and the
     /// probes for the last thread if the offer has probes.
-    fn shapes(&mut self, offer: &Offer) -> Vec<Shape> {
+    fn shapes(&mut self, offer: &OfferedLoad) -> Vec<Shape> {
         self.runs += 1;
         let seed = self.seed.wrapping_add(self.runs << 16);
         let loads = self.hands.len() - 1;
-        let part = Offer { iops: offer.iops / loads as f64, ..*offer };
-        let shape =
-            |offer: &Offer, seed| bed::shape(offer, in_flight(offer.mix.bytes), self.bytes, seed);
+        let part = OfferedLoad { iops: offer.iops / loads as f64, ..*offer };
+        let shape = |offer: &OfferedLoad, seed| {
+            bed::shape(offer, in_flight(offer.mix.bytes), self.bytes, seed)
+        };
         let mut shapes: Vec<Shape> = (0..loads).map(|n| shape(&part, seed + n as u64)).collect();
         if offer.mix.is_probed {
             shapes.push(shape(&bed::probes(offer), seed + loads as u64));
@@ -217,9 +220,9 @@ fn in_flight(bytes: usize) -> usize {
 
 /// Runs a load thread: opens a queue to the device once, and runs the ordered loads one after
 /// another.
-fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
+fn work(volume: &Volume, n: usize, inside: &LoadThreadState) -> Result<(), String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
-    let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
+    let device = volume.open_queue(&FileBackend::Ring(&ring), 0, n)?;
     let mut path = Local::new(device, BUFFERS[0].count);
     let mut pool = BufPool::new(io::carve(&BUFFERS).map_err(|e| e.to_string())?.bufs);
     while let Ok(job) = inside.jobs.recv() {
@@ -238,7 +241,7 @@ fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
 fn drive<P: Path>(
     ring: &Ring,
     mut generator: Generator<P>,
-    inside: &Inside,
+    inside: &LoadThreadState,
 ) -> Result<(u64, BufPool), String> {
     let start = inside.clock.now();
     let mut report_at = start + REPORT_GAP;
@@ -256,7 +259,7 @@ fn drive<P: Path>(
             return None;
         }
         let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
-        Some(Turn { progressed, wake_at: Some(wake_at) })
+        Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
     });
     if generator.in_flight() > 0 {
         return Err("the device left requests unanswered".to_owned());

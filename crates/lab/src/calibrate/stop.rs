@@ -2,7 +2,7 @@
 
 /// The reason that a calibration made no model.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum CalibrationError {
     /// The command line is invalid: exit code 2.
     Usage(String),
     /// The calibration failed: exit code 1.
@@ -11,16 +11,16 @@ pub(crate) enum Stop {
     Interrupted,
 }
 
-impl From<String> for Stop {
-    fn from(text: String) -> Stop {
-        Stop::Failed(text)
+impl From<String> for CalibrationError {
+    fn from(text: String) -> CalibrationError {
+        CalibrationError::Failed(text)
     }
 }
 
-impl Stop {
+impl CalibrationError {
     /// Returns the reason for a device on which `count` requests ended in errors.
-    pub(super) fn of_errors(count: u64) -> Stop {
-        Stop::Failed(format!(
+    pub(super) fn of_errors(count: u64) -> CalibrationError {
+        CalibrationError::Failed(format!(
             "{count} requests ended in errors: a device that fails cannot be calibrated"
         ))
     }

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write as _};
 use figures::four::TENANTS;
 
 use super::part::Part;
-use crate::four::Got;
+use crate::four::TenantResult;
 use crate::report::{Style, lay_out, number_text, time_text};
 
 /// The display of one part of the demonstration: its progress, then its result.
@@ -32,7 +32,7 @@ impl Board {
 
     /// Draws the results so far on a terminal, with the text `when` beside the title. Does nothing
     /// elsewhere.
-    pub(super) fn show(&mut self, got: &[Got], when: &str) {
+    pub(super) fn show(&mut self, got: &[TenantResult], when: &str) {
         if self.is_live {
             let text = table(self.part, got, when, true, self.style);
             self.draw(&text);
@@ -41,7 +41,7 @@ impl Board {
 
     /// Prints the table with the results of the whole part, and the line `below` under it. If
     /// `is_judged` is `false`, no promise is called broken.
-    pub(super) fn finish(&mut self, got: &[Got], is_judged: bool, below: &str) {
+    pub(super) fn finish(&mut self, got: &[TenantResult], is_judged: bool, below: &str) {
         let text = table(self.part, got, "", is_judged, self.style);
         self.draw(&text);
         let line = if below.is_empty() { String::new() } else { format!("  {below}\n") };
@@ -65,7 +65,7 @@ impl Board {
 }
 
 /// Returns the text of the table: the title, headings, and a row for each tenant.
-fn table(part: Part, got: &[Got], when: &str, is_judged: bool, style: Style) -> String {
+fn table(part: Part, got: &[TenantResult], when: &str, is_judged: bool, style: Style) -> String {
     let headings = ["", "reads", "IOPS", "promised", "p95", "promised", "tokens/s", ""];
     let mut rows: Vec<Vec<String>> = vec![headings.map(str::to_owned).to_vec()];
     for (tenant, got) in TENANTS.iter().zip(got) {
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn the_table_says_who_got_what_was_promised() {
         let part = Part { title: "On", is_scheduled: true, drive: PAPER, b_share: 1.0, sent: 1.0 };
-        let kept = Got { iops: 120_000.0, p95_nanos: 449e3, tokens: 120_000.0 };
-        let broken = Got { p95_nanos: 9e6, ..kept };
+        let kept = TenantResult { iops: 120_000.0, p95_nanos: 449e3, tokens: 120_000.0 };
+        let broken = TenantResult { p95_nanos: 9e6, ..kept };
         let got = [kept, broken, kept, kept];
         assert!(!part.is_kept(&got) && part.is_kept(&[kept; 4]));
         let text = table(part, &got, "", true, Style::PLAIN);

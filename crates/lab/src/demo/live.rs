@@ -11,10 +11,10 @@ use super::part::{Part, parts};
 use super::seconds::{Seconds, Verdict};
 use crate::child::Server;
 use crate::crowd::{Crowd, Times};
-use crate::four::{self, Got, SMALL, SMALL_BYTES, SMALL_SPEC};
+use crate::four::{self, SMALL, SMALL_BYTES, SMALL_SPEC, TenantResult};
 use crate::report::{number_text, time_text};
-use crate::stage::Stage;
-use crate::stalls::Kept;
+use crate::stage::TemporaryConfig;
+use crate::stalls::StallTime;
 
 /// The share of their promised rates that A and B send. At the full rate, a queue that a long stall
 /// left behind would never shrink, since requests arrive as fast as they are served.
@@ -40,19 +40,19 @@ pub(crate) type Check = (String, String, String, bool);
 
 /// The measurements and verdicts of one part of the demonstration.
 #[derive(Debug)]
-struct Played {
+struct PartResult {
     part: Part,
-    got: Vec<Got>,
+    got: Vec<TenantResult>,
     verdicts: Vec<Verdict>,
     taken: Duration,
 }
 
 /// The results of the three parts: without the scheduler, with it, and with it while B sends less.
 #[derive(Debug)]
-pub(crate) struct Seen([Played; 3]);
+pub(crate) struct LiveResults([PartResult; 3]);
 
 /// Plays the three parts live, each for `seconds` seconds. If `is_shown`, draws tables meanwhile.
-pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
+pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<LiveResults, String> {
     let [off, on, less] = parts(SMALL, SENT);
     let stage = stage()?;
     let server = stage.serve(&["--no-scheduler"])?;
@@ -62,12 +62,12 @@ pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
     let on = measure(on, &server, seconds, is_shown)?;
     let less = measure(less, &server, seconds, is_shown)?;
     server.stop()?;
-    Ok(Seen([off, on, less]))
+    Ok(LiveResults([off, on, less]))
 }
 
 /// Returns the configuration of a server with the small drive and the four tenants.
-fn stage() -> Result<Stage, String> {
-    Stage::new(SMALL_SPEC, &TENANTS.map(|tenant| four::promise(&tenant, SMALL)))
+fn stage() -> Result<TemporaryConfig, String> {
+    TemporaryConfig::new(SMALL_SPEC, &TENANTS.map(|tenant| four::promise(&tenant, SMALL)))
 }
 
 /// Serves the tenants and runs their loads, with the dashboard, until the program is stopped.
@@ -89,7 +89,12 @@ fn crowd(part: Part, server: &Server, times: Times) -> Result<Crowd, String> {
 
 /// Runs the four clients against the server for `count` seconds and returns the results. If
 /// `is_shown`, draws the progress.
-fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<Played, String> {
+fn measure(
+    part: Part,
+    server: &Server,
+    count: usize,
+    is_shown: bool,
+) -> Result<PartResult, String> {
     let mut board = is_shown.then(|| Board::new(part));
     // A client's clock starts when all are connected, and ends with a part of a second.
     let longer = Times { measured: Duration::from_secs(count as u64 + 1), warmup: WARMUP };
@@ -103,7 +108,7 @@ fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<
         if seconds.count() == count {
             continue;
         }
-        seconds.add(&latest, now, || Kept::until_now(server.id()));
+        seconds.add(&latest, now, || StallTime::until_now(server.id()));
         if let (Some(board), Some(got)) = (&mut board, seconds.latest()) {
             board.show(&got, &format!("{} s of {count} s", seconds.count()));
         }
@@ -113,14 +118,14 @@ fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<
         return Err(format!("{errors} requests ended in an error"));
     }
     let (got, verdicts, taken) = (seconds.got(), seconds.verdicts(), seconds.taken());
-    let played = Played { part, got, verdicts, taken };
+    let played = PartResult { part, got, verdicts, taken };
     if let Some(board) = &mut board {
         board.finish(&played.got, played.is_judged(), &played.by_second());
     }
     Ok(played)
 }
 
-impl Played {
+impl PartResult {
     fn count(&self, verdict: Verdict) -> usize {
         self.verdicts.iter().filter(|other| **other == verdict).count()
     }
@@ -155,38 +160,38 @@ impl Played {
 
 /// The judgement of act 2: whether the scheduler kept the promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum DemoVerdict {
     Kept,
     Broken,
     /// Too many seconds could not be judged, because the machine was too busy.
     Undecided,
 }
 
-impl Seen {
-    fn scheduled(&self) -> &[Played] {
+impl LiveResults {
+    fn scheduled(&self) -> &[PartResult] {
         &self.0[1..]
     }
 
     /// Returns the judgement of the two parts with the scheduler.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> DemoVerdict {
         let count = |verdict| -> usize {
             self.scheduled().iter().map(|played| played.count(verdict)).sum()
         };
         let seconds: usize = self.scheduled().iter().map(|played| played.verdicts.len()).sum();
         let is_kept = self.scheduled().iter().all(|played| played.part.is_kept(&played.got));
         if count(Verdict::NotJudged) as f64 > NOT_JUDGED_MOST * seconds as f64 {
-            Outcome::Undecided
+            DemoVerdict::Undecided
         } else if count(Verdict::Broken) == 0 && is_kept {
-            Outcome::Kept
+            DemoVerdict::Kept
         } else {
-            Outcome::Broken
+            DemoVerdict::Broken
         }
     }
 
     /// Returns the checks of the measured parts against the targets of Figure 5 of the paper.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let [off, on, less] = &self.0;
-        let times = |got: &[Got]| {
+        let times = |got: &[TenantResult]| {
             let p95 = got.iter().map(|got| time_text(got.p95_nanos));
             p95.collect::<Vec<_>>().join(", ")
         };
@@ -223,15 +228,15 @@ impl Seen {
     pub(super) fn text(&self) -> String {
         let [_, on, less] = &self.0;
         let verdict = match self.outcome() {
-            Outcome::Kept => "Live, A and B got their requests and their latency.",
-            Outcome::Broken => {
+            DemoVerdict::Kept => "Live, A and B got their requests and their latency.",
+            DemoVerdict::Broken => {
                 "Live, A or B did not get what was promised: THE PROMISE WAS BROKEN."
             }
-            Outcome::Undecided => {
+            DemoVerdict::Undecided => {
                 "Live, this machine paused too often to tell. Act 1 does not depend on it."
             }
         };
-        let tokens = |played: &Played, n: usize| number_text(played.got[n].tokens.round());
+        let tokens = |played: &PartResult, n: usize| number_text(played.got[n].tokens.round());
         format!(
             "{verdict}\n\
              C and D shared the rest: {} and {} tokens/s; when B sent less, {} and {}.\n",
@@ -244,7 +249,7 @@ impl Seen {
 }
 
 /// Returns, for each tenant with a promise in this part, a check of its rate and its latency.
-fn kept<'a>(name: &'a str, played: &'a Played) -> impl Iterator<Item = Check> + 'a {
+fn kept<'a>(name: &'a str, played: &'a PartResult) -> impl Iterator<Item = Check> + 'a {
     TENANTS.iter().zip(&played.got).filter_map(move |(tenant, got)| {
         let slo = tenant.slo(played.part.drive)?;
         let share = played.part.share(tenant.name);
@@ -264,30 +269,30 @@ fn kept<'a>(name: &'a str, played: &'a Played) -> impl Iterator<Item = Check> + 
 mod tests {
     use super::*;
 
-    fn seen(verdicts: [&[Verdict]; 2]) -> Seen {
+    fn seen(verdicts: [&[Verdict]; 2]) -> LiveResults {
         let got = |part: Part| {
             let kept = |tenant: &PaperTenant| {
                 let iops = tenant.slo(SMALL).map_or(100.0, |slo| slo.iops);
-                Got { iops, p95_nanos: 9e5, tokens: iops * tenant.tokens() }
+                TenantResult { iops, p95_nanos: 9e5, tokens: iops * tenant.tokens() }
             };
             let got = TENANTS.iter().map(kept).collect();
-            Played { part, got, verdicts: Vec::new(), taken: Duration::from_millis(80) }
+            PartResult { part, got, verdicts: Vec::new(), taken: Duration::from_millis(80) }
         };
         let mut played = parts(SMALL, SENT).map(got);
         for (played, verdicts) in played[1..].iter_mut().zip(verdicts) {
             played.verdicts = verdicts.to_vec();
         }
-        Seen(played)
+        LiveResults(played)
     }
 
     #[test]
     fn an_unexplained_second_breaks_the_promise_and_too_many_pauses_decide_nothing() {
         use Verdict::{Broken, Kept, NotJudged};
         let outcome = |first: &[Verdict]| seen([first, &[Kept; 5]]).outcome();
-        assert_eq!(outcome(&[Kept; 5]), Outcome::Kept);
-        assert_eq!(outcome(&[Kept, NotJudged, NotJudged, Kept, Kept]), Outcome::Kept);
-        assert_eq!(outcome(&[Kept, Broken, Kept, Kept, Kept]), Outcome::Broken);
-        assert_eq!(outcome(&[NotJudged, NotJudged, NotJudged, Kept, Kept]), Outcome::Undecided);
+        assert_eq!(outcome(&[Kept; 5]), DemoVerdict::Kept);
+        assert_eq!(outcome(&[Kept, NotJudged, NotJudged, Kept, Kept]), DemoVerdict::Kept);
+        assert_eq!(outcome(&[Kept, Broken, Kept, Kept, Kept]), DemoVerdict::Broken);
+        assert_eq!(outcome(&[NotJudged, NotJudged, NotJudged, Kept, Kept]), DemoVerdict::Undecided);
         let seen = seen([&[Kept, NotJudged], &[Kept]]);
         let line = seen.0[1].by_second();
         let told = "A and B were in time in 1 of 1 seconds; 1 not judged, since this machine \

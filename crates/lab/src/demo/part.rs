@@ -2,7 +2,7 @@
 
 use figures::four::{B_SENDS_LESS, Drive, TENANTS};
 
-use crate::four::Got;
+use crate::four::TenantResult;
 
 /// A part of the demonstration: the drive, with or without the scheduler, and the rates that A and
 /// B send.
@@ -25,7 +25,7 @@ impl Part {
 
     /// Returns `true` if every tenant with a promise got its rate and latency; `got` is in the
     /// order of `TENANTS`.
-    pub(super) fn is_kept(&self, got: &[Got]) -> bool {
+    pub(super) fn is_kept(&self, got: &[TenantResult]) -> bool {
         TENANTS.iter().zip(got).all(|(tenant, got)| {
             tenant.slo(self.drive).is_none_or(|slo| got.meets(slo, self.share(tenant.name)))
         })

@@ -8,8 +8,8 @@ use contract::Instant;
 use figures::four::TENANTS;
 
 use super::part::Part;
-use crate::four::Got;
-use crate::stalls::Kept;
+use crate::four::TenantResult;
+use crate::stalls::StallTime;
 
 /// The shortest period that gets a verdict. A period ends with the first frame after this time.
 const SECOND: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(super) struct Seconds {
     over: Vec<Second>,
     /// The start of the present second, and the machine's stall times until then; `None` before the
     /// first second.
-    started: Option<(Instant, Kept)>,
+    started: Option<(Instant, StallTime)>,
     /// The stall time of the latest completed second alone.
     taken: Duration,
     tallies: Vec<Tally>,
@@ -80,7 +80,7 @@ impl Seconds {
         &mut self,
         latest: &[Tally],
         now: Instant,
-        kept_until_now: impl Fn() -> Kept,
+        kept_until_now: impl Fn() -> StallTime,
     ) {
         let Some((started_at, before)) = self.started else {
             if latest.iter().all(|tally| tally.count() > 0) {
@@ -118,7 +118,7 @@ impl Seconds {
 
     /// Returns each tenant's results over all seconds that could be judged, or over all completed
     /// seconds if none could.
-    pub(super) fn got(&self) -> Vec<Got> {
+    pub(super) fn got(&self) -> Vec<TenantResult> {
         let is_judged = |second: &&Second| second.verdict(self.part) != Verdict::NotJudged;
         let mut judged: Vec<&Second> = self.over.iter().filter(is_judged).collect();
         if judged.is_empty() {
@@ -128,16 +128,16 @@ impl Seconds {
         let sum = |n: usize| {
             let mut sum = Tally::new();
             judged.iter().for_each(|second| sum.add(&second.tallies[n]));
-            Got::of(&sum, seconds)
+            TenantResult::of(&sum, seconds)
         };
         (0..TENANTS.len()).map(sum).collect()
     }
 
     /// Returns each tenant's results of the latest completed second; `None` before the end of the
     /// first.
-    pub(super) fn latest(&self) -> Option<Vec<Got>> {
+    pub(super) fn latest(&self) -> Option<Vec<TenantResult>> {
         let second = self.over.last()?;
-        Some(second.tallies.iter().map(|tally| Got::of(tally, second.seconds)).collect())
+        Some(second.tallies.iter().map(|tally| TenantResult::of(tally, second.seconds)).collect())
     }
 
     /// Returns the total stall time of the completed seconds.
@@ -178,11 +178,11 @@ mod tests {
     /// in ms.
     fn played(seconds: &[(u64, u64)]) -> Seconds {
         let mut list = Seconds::new(PART);
-        list.add(&measured(1, 1), at(1_000), Kept::default);
+        list.add(&measured(1, 1), at(1_000), StallTime::default);
         let mut kept = Duration::ZERO;
         for (n, &(micros, taken)) in (2..).zip(seconds) {
             kept += Duration::from_millis(taken);
-            let kept = || Kept { server: kept, ..Kept::default() };
+            let kept = || StallTime { server: kept, ..StallTime::default() };
             list.add(&measured(micros, 6_000), at(1_000 * n), kept);
         }
         list
@@ -208,12 +208,15 @@ mod tests {
     #[test]
     fn only_whole_seconds_count() {
         let mut list = Seconds::new(PART);
-        list.add(&vec![Tally::new(); TENANTS.len()], at(500), Kept::default);
+        list.add(&vec![Tally::new(); TENANTS.len()], at(500), StallTime::default);
         assert!(list.latest().is_none());
         for frame in 0..11 {
-            list.add(&measured(900, 250), at(1_000 + 250 * frame), Kept::default);
+            list.add(&measured(900, 250), at(1_000 + 250 * frame), StallTime::default);
         }
-        let iops = list.over.iter().map(|second| Got::of(&second.tallies[0], second.seconds).iops);
+        let iops = list
+            .over
+            .iter()
+            .map(|second| TenantResult::of(&second.tallies[0], second.seconds).iops);
         assert_eq!(iops.map(f64::round).collect::<Vec<_>>(), [1_000.0, 1_000.0]);
         assert_eq!(list.latest().unwrap()[3].iops, 1_000.0);
     }

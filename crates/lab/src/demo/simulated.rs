@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use figures::Options;
-use figures::fig5::{self, Run};
+use figures::fig5::{self, Fig5Run};
 use figures::four::{PAPER, PaperTenant, TENANTS};
 
 use super::board::Board;
 use super::part::{Part, parts};
-use crate::four::Got;
+use crate::four::TenantResult;
 
 /// The share of their promised rates that A and B send: all of it, since nothing stalls them in
 /// virtual time.
@@ -33,7 +33,7 @@ pub(super) fn play() -> bool {
 fn play_part(part: Part) -> bool {
     let mut board = Board::new(part);
     let b_iops = TENANTS[1].iops.expect("B has an SLO") * part.b_share;
-    let run = Run::sending(&OPTIONS, part.is_scheduled, b_iops);
+    let run = Fig5Run::sending(&OPTIONS, part.is_scheduled, b_iops);
     let got = fig5::watch(&OPTIONS, run, |got, elapsed| {
         if board.is_live() {
             board.show(&shown(got), &format!("{} ms", elapsed.as_millis()));
@@ -47,8 +47,8 @@ fn play_part(part: Part) -> bool {
 
 /// Converts the simulated results to those of the board's table. Without a scheduler no tokens are
 /// counted, so they are computed from each tenant's mix of requests.
-fn shown(got: &[fig5::Got; 4]) -> Vec<Got> {
-    let one = |(tenant, got): (&PaperTenant, &fig5::Got)| Got {
+fn shown(got: &[fig5::TenantFigures; 4]) -> Vec<TenantResult> {
+    let one = |(tenant, got): (&PaperTenant, &fig5::TenantFigures)| TenantResult {
         iops: got.iops,
         p95_nanos: got.p95 * 1e3,
         tokens: got.iops * tenant.tokens(),
@@ -64,7 +64,7 @@ mod tests {
     fn the_scheduler_keeps_what_is_broken_without_it() {
         let [off, on, less] = parts(PAPER, SENT);
         assert!(play_part(on) && play_part(less));
-        let run = Run::sending(&OPTIONS, false, 70e3);
+        let run = Fig5Run::sending(&OPTIONS, false, 70e3);
         assert!(!off.is_kept(&shown(&fig5::watch(&OPTIONS, run, |_, _| ()))));
     }
 }

@@ -8,4 +8,4 @@ pub(super) const GRID: RGBColor = RGBColor(228, 228, 228);
 pub(super) const FONT: &str = "sans-serif";
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-pub(super) type Drawn = Result<(), Box<dyn std::error::Error>>;
+pub(super) type DrawResult = Result<(), Box<dyn std::error::Error>>;

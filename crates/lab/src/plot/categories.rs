@@ -1,6 +1,6 @@
 //! Axes of plots whose values 1, 2, 3 and so on stand for names, such as those of tenants.
 
-use super::looks::{Look, Styled};
+use super::looks::{SeriesStyle, StyledSeries};
 use super::scale::Scale;
 
 /// Pixels between the bars of two series at the same name.
@@ -50,18 +50,19 @@ impl Categories {
 
 /// Places the bars of several series side by side, by setting `aside`. Series of one colour, which
 /// are ours and the paper's, share a place.
-pub(super) fn set_aside(styled: &mut [Styled<'_>]) {
-    let mut shapes: Vec<_> = styled.iter().filter(|s| s.look != Look::Limit).map(place).collect();
+pub(super) fn set_aside(styled: &mut [StyledSeries<'_>]) {
+    let mut shapes: Vec<_> =
+        styled.iter().filter(|s| s.look != SeriesStyle::Limit).map(place).collect();
     shapes.dedup();
     let middle = (shapes.len() as i32 - 1) * APART / 2;
-    for entry in styled.iter_mut().filter(|entry| entry.look != Look::Limit) {
+    for entry in styled.iter_mut().filter(|entry| entry.look != SeriesStyle::Limit) {
         let n = shapes.iter().position(|&shape| shape == place(entry)).unwrap_or(0) as i32;
         // Never zero, which means that lines join the marks.
         entry.aside = if n * APART == middle { 1 } else { n * APART - middle };
     }
 }
 
-fn place(styled: &Styled<'_>) -> (u8, u8, u8) {
+fn place(styled: &StyledSeries<'_>) -> (u8, u8, u8) {
     let colour = styled.colour;
     (colour.0, colour.1, colour.2)
 }

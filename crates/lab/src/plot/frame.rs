@@ -4,7 +4,7 @@ use figures::{Figure, Series};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::canvas::{Area, Drawn, FONT, GRID, INK, PALE_INK};
+use super::canvas::{Area, DrawResult, FONT, GRID, INK, PALE_INK};
 use super::categories::Categories;
 use super::scale::{Scale, tick_text};
 
@@ -75,7 +75,7 @@ impl Frame {
         area: &Area<'_>,
         figure: &Figure,
         categories: Option<&Categories>,
-    ) -> Drawn {
+    ) -> DrawResult {
         if !self.title.is_empty() {
             let title = (FONT, 40).into_font().style(FontStyle::Bold).color(&INK);
             area.draw(&Text::new(self.title.clone(), (40, 34), title))?;

@@ -5,9 +5,9 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::canvas::{Area, Drawn, FONT, INK, PALE_INK};
+use super::canvas::{Area, DrawResult, FONT, INK, PALE_INK};
 use super::frame::{FOOT, Frame};
-use super::looks::{Look, Styled, name};
+use super::looks::{SeriesStyle, StyledSeries, name};
 use super::marks::{MARK, draw_mark};
 
 /// The distance between the middles of two names, in pixels.
@@ -26,7 +26,7 @@ const LETTER: f64 = 15.5;
 const PAPER: &str = "hollow: the paper";
 
 /// Returns the width in pixels of the right margin that the legend needs.
-pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
+pub(super) fn width(styled: &[StyledSeries<'_>]) -> i32 {
     let names = entries(styled).map(|entry| words(&entry, styled));
     let names = names.chain(has_matched(styled).then(|| PAPER.to_owned()));
     let letters = names.map(|name| name.chars().count()).max();
@@ -35,7 +35,7 @@ pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
 
 /// The place of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum LegendPosition {
     /// In the right margin.
     Beside,
     /// Below the x axis.
@@ -43,15 +43,20 @@ pub(super) enum Room {
 }
 
 /// Returns the height in pixels that the legend needs below the data.
-pub(super) fn height(styled: &[Styled<'_>]) -> i32 {
+pub(super) fn height(styled: &[StyledSeries<'_>]) -> i32 {
     let names = entries(styled).count() + usize::from(has_matched(styled));
     names as i32 * LINE + LINE / 2
 }
 
 /// Draws the names of the series.
-pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>], room: Room) -> Drawn {
+pub(super) fn draw(
+    area: &Area<'_>,
+    frame: &Frame,
+    styled: &[StyledSeries<'_>],
+    room: LegendPosition,
+) -> DrawResult {
     let (right, top, bottom) = frame.side();
-    let mut ends: Vec<(Styled<'_>, (i32, i32))> = entries(styled)
+    let mut ends: Vec<(StyledSeries<'_>, (i32, i32))> = entries(styled)
         .map(|entry| (entry, frame.places(entry.series).last().copied().unwrap_or((0, bottom))))
         .collect();
     let (left, _) = frame.across();
@@ -69,14 +74,14 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>], room: 
         },
     );
     let levels = match room {
-        Room::Beside => spread(&wanted.collect::<Vec<i32>>(), top, bottom),
-        Room::Below => (0..ends.len() as i32).map(|n| bottom + FOOT + n * LINE).collect(),
+        LegendPosition::Beside => spread(&wanted.collect::<Vec<i32>>(), top, bottom),
+        LegendPosition::Below => (0..ends.len() as i32).map(|n| bottom + FOOT + n * LINE).collect(),
     };
     let font = (FONT, 29).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    let at = if room == Room::Beside { right + GAP } else { GAP };
+    let at = if room == LegendPosition::Beside { right + GAP } else { GAP };
     for ((entry, _), &level) in ends.iter().zip(&levels) {
         let middle = (at + SWATCH / 2, level);
-        if entry.look == Look::Line && entry.aside == 0 {
+        if entry.look == SeriesStyle::Line && entry.aside == 0 {
             let line = vec![(at, level), (at + SWATCH, level)];
             area.draw(&PathElement::new(line, entry.colour.stroke_width(4)))?;
         }
@@ -85,10 +90,10 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>], room: 
     }
     if has_matched(styled) {
         let level = match room {
-            Room::Beside => {
+            LegendPosition::Beside => {
                 levels.last().map_or(top, |&last| last + LINE + LINE / 2).min(bottom + LINE)
             }
-            Room::Below => bottom + FOOT + levels.len() as i32 * LINE,
+            LegendPosition::Below => bottom + FOOT + levels.len() as i32 * LINE,
         };
         let middle = (at + SWATCH / 2, level);
         area.draw(&Circle::new(middle, MARK + 4, PALE_INK.stroke_width(4)))?;
@@ -100,41 +105,46 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>], room: 
 
 /// Returns the series that have an entry in the legend: one for each colour of lines, and the
 /// paper's series that match no line.
-fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
-    let is_named = |n: usize, entry: &Styled<'_>| match entry.look {
-        Look::Line => {
-            let is_same =
-                |other: &Styled<'_>| other.look == Look::Line && other.group == entry.group;
+fn entries<'a>(styled: &'a [StyledSeries<'a>]) -> impl Iterator<Item = StyledSeries<'a>> {
+    let is_named = |n: usize, entry: &StyledSeries<'_>| match entry.look {
+        SeriesStyle::Line => {
+            let is_same = |other: &StyledSeries<'_>| {
+                other.look == SeriesStyle::Line && other.group == entry.group
+            };
             entry.group.is_empty() || !styled[..n].iter().any(is_same)
         }
-        Look::Paper => !is_matched(entry, styled),
-        Look::Limit => false,
+        SeriesStyle::Paper => !is_matched(entry, styled),
+        SeriesStyle::Limit => false,
     };
     styled.iter().enumerate().filter(move |&(n, entry)| is_named(n, entry)).map(|(_, entry)| *entry)
 }
 
 /// Returns the text of a legend entry: the series' name, or `GROUP: FIRST to LAST` for lines that
 /// share a colour.
-fn words(entry: &Styled<'_>, all: &[Styled<'_>]) -> String {
-    let is_same = |other: &&Styled<'_>| other.look == Look::Line && other.group == entry.group;
+fn words(entry: &StyledSeries<'_>, all: &[StyledSeries<'_>]) -> String {
+    let is_same =
+        |other: &&StyledSeries<'_>| other.look == SeriesStyle::Line && other.group == entry.group;
     let (first, last) = (entry, all.iter().rfind(is_same).unwrap_or(entry));
-    if entry.group.is_empty() || entry.look != Look::Line || first.series.name == last.series.name {
+    if entry.group.is_empty()
+        || entry.look != SeriesStyle::Line
+        || first.series.name == last.series.name
+    {
         return entry.series.name.clone();
     }
-    let rest = |styled: &Styled<'_>| {
+    let rest = |styled: &StyledSeries<'_>| {
         let rest = styled.series.name.strip_prefix(entry.group).unwrap_or_default();
         rest.trim_start_matches([',', ' ']).to_owned()
     };
     format!("{}: {} to {}", entry.group, rest(first), rest(last))
 }
 
-fn has_matched(styled: &[Styled<'_>]) -> bool {
-    styled.iter().any(|entry| entry.look == Look::Paper && is_matched(entry, styled))
+fn has_matched(styled: &[StyledSeries<'_>]) -> bool {
+    styled.iter().any(|entry| entry.look == SeriesStyle::Paper && is_matched(entry, styled))
 }
 
 /// Returns `true` if a line of ours has the name that this series of the paper has behind `paper`.
-fn is_matched(paper: &Styled<'_>, all: &[Styled<'_>]) -> bool {
-    let ours = |other: &Styled<'_>| other.look == Look::Line;
+fn is_matched(paper: &StyledSeries<'_>, all: &[StyledSeries<'_>]) -> bool {
+    let ours = |other: &StyledSeries<'_>| other.look == SeriesStyle::Line;
     all.iter().any(|other| ours(other) && other.series.name == name(paper.series))
 }
 

@@ -19,7 +19,7 @@ pub(super) const COLOURS: [RGBColor; 7] = [
 
 /// The way in which a series is drawn: as a line of ours, as marks of the paper, or as a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SeriesStyle {
     Line,
     Paper,
     Limit,
@@ -27,9 +27,9 @@ pub(super) enum Look {
 
 /// A series and how it is drawn.
 #[derive(Clone, Copy)]
-pub(super) struct Styled<'a> {
+pub(super) struct StyledSeries<'a> {
     pub(super) series: &'a Series,
-    pub(super) look: Look,
+    pub(super) look: SeriesStyle,
     pub(super) colour: RGBColor,
     /// The index of the shape of the series' marks, from 0 to 3.
     pub(super) shape: usize,
@@ -42,11 +42,11 @@ pub(super) struct Styled<'a> {
 }
 
 /// Returns each series with its look, colour and shape, which follow from its name.
-pub(super) fn style(series: &[Series]) -> Vec<Styled<'_>> {
+pub(super) fn style(series: &[Series]) -> Vec<StyledSeries<'_>> {
     let ours: Vec<&str> = series
         .iter()
         .map(|series| &series.name[..])
-        .filter(|name| look(name) == Look::Line)
+        .filter(|name| look(name) == SeriesStyle::Line)
         .collect();
     let is_grouped = ours.len() > COLOURS.len();
     let mut keys: Vec<&str> = Vec::new();
@@ -62,11 +62,11 @@ pub(super) fn style(series: &[Series]) -> Vec<Styled<'_>> {
         let key = if is_grouped { group(name) } else { name };
         let place = keys.iter().position(|&other| other == key).expect("every name has a key");
         let colour = match look {
-            Look::Limit => PALE_INK,
+            SeriesStyle::Limit => PALE_INK,
             _ => COLOURS[place % COLOURS.len()],
         };
         let group = if is_grouped { group(name) } else { "" };
-        styled.push(Styled { series, look, colour, shape: place % 4, group, aside: 0 });
+        styled.push(StyledSeries { series, look, colour, shape: place % 4, group, aside: 0 });
     }
     styled
 }
@@ -76,13 +76,13 @@ fn group(name: &str) -> &str {
     name.split_once(',').map_or(name, |(group, _)| group)
 }
 
-fn look(name: &str) -> Look {
+fn look(name: &str) -> SeriesStyle {
     if name.starts_with("paper") {
-        Look::Paper
+        SeriesStyle::Paper
     } else if name.starts_with("SLO") {
-        Look::Limit
+        SeriesStyle::Limit
     } else {
-        Look::Line
+        SeriesStyle::Line
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     fn the_papers_points_have_the_colour_of_ours() {
         let all = [series("a"), series("b"), series("paper: b")];
         let styled = style(&all);
-        assert_eq!(styled[2].look, Look::Paper);
+        assert_eq!(styled[2].look, SeriesStyle::Paper);
         assert_eq!((styled[2].colour, styled[2].shape), (styled[1].colour, styled[1].shape));
         assert_ne!(styled[0].colour, styled[1].colour);
     }

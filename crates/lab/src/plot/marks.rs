@@ -2,15 +2,19 @@
 
 use plotters::prelude::*;
 
-use super::canvas::{Area, Drawn};
-use super::looks::{Look, Styled};
+use super::canvas::{Area, DrawResult};
+use super::looks::{SeriesStyle, StyledSeries};
 
 /// Half the width in pixels of a mark on a line; other marks are larger.
 pub(super) const MARK: i32 = 8;
 
 /// Draws a mark in the series' shape: filled for our series, hollow for the paper's.
-pub(super) fn draw_mark(area: &Area<'_>, styled: &Styled<'_>, (x, y): (i32, i32)) -> Drawn {
-    let ours = styled.look == Look::Line;
+pub(super) fn draw_mark(
+    area: &Area<'_>,
+    styled: &StyledSeries<'_>,
+    (x, y): (i32, i32),
+) -> DrawResult {
+    let ours = styled.look == SeriesStyle::Line;
     // Marks that no line joins have to be seen on their own.
     let size = if ours && styled.aside == 0 { MARK } else { MARK + 4 };
     let outline: Vec<(i32, i32)> = match styled.shape {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use figures::{Figure, Series, Table};
 
-use super::real::Bed;
+use super::real::RealTimeSettings;
 use crate::child::Server;
-use crate::stalls::Kept;
+use crate::stalls::StallTime;
 
 /// The environment variable of the shape, at both ends.
 const LINK: &str = "NEARFLASH_PACKET_LINK";
@@ -67,14 +67,14 @@ const READS: Load = Load {
 
 /// The share of the link, and whether the machine disturbed the measurement.
 #[derive(Clone, Copy)]
-struct Share(f64, bool);
+struct LinkShare(f64, bool);
 
 /// Measures the figure `tyche-live`.
-pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<Figure, String> {
     let mut figure = empty();
     let loads = loads(bed.quick);
     let mut series: Vec<Series> = Vec::new();
-    let mut target: Option<[Share; 2]> = None;
+    let mut target: Option<[LinkShare; 2]> = None;
     for load in &loads {
         let mut shares = Vec::new();
         for (rule, _) in RULES {
@@ -152,12 +152,12 @@ fn empty() -> Figure {
     }
 }
 
-fn text(Share(share, is_disturbed): Share) -> String {
+fn text(LinkShare(share, is_disturbed): LinkShare) -> String {
     format!("{:.1} %{}", 100.0 * share, if is_disturbed { "*" } else { "" })
 }
 
 /// Measures a load under a rule of batches. Tyche's rule has its time to find its level.
-fn share(bed: &Bed, load: &Load, rule: &str) -> Result<Share, String> {
+fn share(bed: &RealTimeSettings, load: &Load, rule: &str) -> Result<LinkShare, String> {
     let (warmup, seconds) = match (rule, bed.quick) {
         ("tyche", true) => ("3", "2"),
         ("tyche", false) => ("12", "4"),
@@ -166,7 +166,7 @@ fn share(bed: &Bed, load: &Load, rule: &str) -> Result<Share, String> {
     };
     let link = format!("rate=10Gbit,frame={},batch={rule}", load.frame);
     let server = bed.serve_linked("mem:256MiB", (LINK, &link))?;
-    let before = Kept::until_now(server.id());
+    let before = StallTime::until_now(server.id());
     let connections = load.outstanding.div_ceil(DEPTH);
     let main =
         Client { kib: load.kib, connections, depth: DEPTH.min(load.outstanding), link: &link };
@@ -181,12 +181,12 @@ fn share(bed: &Bed, load: &Load, rule: &str) -> Result<Share, String> {
     for (client, kib) in clients.into_iter().zip([load.kib, 128]) {
         bytes += iops(client)? * f64::from(kib << 10);
     }
-    let kept = Kept::until_now(server.id()).since(&before);
+    let kept = StallTime::until_now(server.id()).since(&before);
     server.stop()?;
     let time = |text: &str| text.parse().map_or(Duration::ZERO, Duration::from_secs_f64);
     let whole = time(warmup) + time(seconds);
     let is_disturbed = (kept.server + kept.host).as_secs_f64() > DISTURBED * whole.as_secs_f64();
-    Ok(Share(bytes / LINK_BYTES, is_disturbed))
+    Ok(LinkShare(bytes / LINK_BYTES, is_disturbed))
 }
 
 /// A process that makes load.

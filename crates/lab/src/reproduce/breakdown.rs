@@ -6,7 +6,7 @@ use std::process::Command;
 
 use figures::{Figure, Series, Table};
 
-use super::real::Bed;
+use super::real::RealTimeSettings;
 
 /// Sizes of requests in KiB.
 const SIZES: [u32; 4] = [4, 8, 64, 128];
@@ -45,7 +45,7 @@ the total.";
 type Values = BTreeMap<String, f64>;
 
 /// Measures the figure `tyche-breakdown`.
-pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<Figure, String> {
     let mut figure = empty();
     let Some(program) = bed.yardstick("tyche") else {
         figure.notes.push(
@@ -100,7 +100,7 @@ fn empty() -> Figure {
 
 /// Runs the yardstick several times. Returns the median of each value.
 fn run(
-    bed: &Bed,
+    bed: &RealTimeSettings,
     program: &std::path::Path,
     variant: &str,
     kib: u32,
@@ -151,7 +151,7 @@ fn cells(op: &str, kib: u32, variant: &str, values: &Values, paper: Option<f64>)
 }
 
 /// Adds the rows of nearflash's own server, over UDP and over NBD.
-fn servers(bed: &Bed, figure: &mut Figure) -> Result<(), String> {
+fn servers(bed: &RealTimeSettings, figure: &mut Figure) -> Result<(), String> {
     for (name, scheme) in [("nearflash", "reflex+udp"), ("nearflash, NBD", "nbd")] {
         let server = bed.serve_at("mem:256MiB", &format!("{scheme}://127.0.0.1:0"))?;
         let target = format!("{scheme}://{}", server.address());

@@ -4,7 +4,7 @@ use figures::Figure;
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{Load, offer};
 
-use super::real::Bed;
+use super::real::RealTimeSettings;
 use super::tenants;
 use crate::demo;
 
@@ -14,7 +14,7 @@ const RATIO_MOST: f64 = 1.25;
 
 /// Measures a point of the figure in real time and adds a verdict on it. Does nothing for figures
 /// that have no such point.
-pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+pub(super) fn confirm(figure: &mut Figure, bed: &RealTimeSettings) -> Result<(), String> {
     match figure.id {
         "fig1" => device(figure, bed, 90, 100e3),
         "fig3" => device(figure, bed, 50, 50e3),
@@ -28,7 +28,7 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 
 /// Measures simulated device A without a server in real time, at a load that any machine can drive,
 /// and compares its p95 with that in virtual time.
-fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
+fn device(figure: &mut Figure, bed: &RealTimeSettings, reads: u8, iops: f64) -> Result<(), String> {
     outln!("{}: a point in real time …", figure.id);
     let share = f64::from(reads) / 100.0;
     let load = Load { iops, reads: share, requests: 300_000, pages: 1, seed: bed.seed };
@@ -47,7 +47,7 @@ fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), St
 }
 
 /// Measures Figure 5 with a real server and real clients, on the small drive.
-fn figure_5(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+fn figure_5(figure: &mut Figure, bed: &RealTimeSettings) -> Result<(), String> {
     outln!("{}: in real time …", figure.id);
     let seconds = if bed.quick { 2 } else { 5 };
     let seen = demo::play(seconds, false)?;

@@ -2,7 +2,7 @@
 
 use figures::{Figure, Series, Table};
 
-use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
+use super::real::{NO_YARDSTICK, Point, RealTimeSettings, url, url_v1};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
@@ -22,7 +22,7 @@ struct Curve {
     paper: &'static str,
 }
 
-pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<Figure, String> {
     let mut figure = figure();
     let mut curves = vec![curve(bed, "local", DEVICE, "870 K")?];
     let server = bed.serve(DEVICE)?;
@@ -87,7 +87,7 @@ fn figure() -> Figure {
 
 /// Measures a path at rising rates, up to the first rate of which it serves less than 97 %.
 fn curve(
-    bed: &Bed,
+    bed: &RealTimeSettings,
     name: &'static str,
     target: &str,
     paper: &'static str,
@@ -114,7 +114,7 @@ fn most(curve: &Curve) -> &Point {
 }
 
 /// Measures the server on a null device over loopback, and returns a note with its IOPS.
-fn ceiling(bed: &Bed) -> Result<String, String> {
+fn ceiling(bed: &RealTimeSettings) -> Result<String, String> {
     let server = bed.serve("null:1GiB")?;
     let words = ["--block-size", "1KiB", "--connections", "4", "--queue-depth", "32"];
     let point = bed.measure(&url(server.address()), &words)?;

@@ -2,7 +2,7 @@
 
 use figures::{Figure, Series, Table};
 
-use super::real::{Bed, Point, url};
+use super::real::{Point, RealTimeSettings, url};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
@@ -16,7 +16,7 @@ const LOADS: [(u32, &[u32], &str); 2] = [
 /// The share of the offered requests that must be served for a load to count as kept up with.
 const SERVED_LEAST: f64 = 0.97;
 
-pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<Figure, String> {
     let mut figure = figure();
     for (each, counts, paper) in LOADS {
         let mut points = Vec::new();
@@ -75,7 +75,7 @@ fn figure() -> Figure {
     }
 }
 
-fn load(bed: &Bed, target: &str, each: u32, count: u32) -> Result<Point, String> {
+fn load(bed: &RealTimeSettings, target: &str, each: u32, count: u32) -> Result<Point, String> {
     let (rate, connections) = ((each * count).to_string(), count.to_string());
     let words = ["--block-size", "1KiB", "--span", "256MiB", "--rate", &rate];
     let depth = ["--connections", &connections, "--queue-depth", "4"];

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::real::{Bed, Point};
+use super::real::{Point, RealTimeSettings};
 use crate::child::Helper;
 
 const TARGET: &str = "iqn.2026-11.nearflash:yardstick";
@@ -18,7 +18,7 @@ const CONTROL_PORT: &str = "77";
 
 /// Measures single reads, then single writes, of 4 KiB over iSCSI to memory. Returns the points of
 /// reads and of writes.
-pub(super) fn measure(bed: &Bed) -> Result<[Point; 2], String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<[Point; 2], String> {
     let client = bed.yardstick("iscsi").ok_or(
         "its initiator is not built (cargo build --release -p nearflash-io --example iscsi)",
     )?;

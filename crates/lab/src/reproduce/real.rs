@@ -12,7 +12,7 @@ use crate::child::Server;
 use crate::report::Report;
 
 /// The settings of all measurements in real time.
-pub(super) struct Bed {
+pub(super) struct RealTimeSettings {
     pub(super) quick: bool,
     pub(super) seed: u64,
 }
@@ -32,9 +32,9 @@ pub(super) struct Point {
     pub(super) p95_us: f64,
 }
 
-impl Bed {
-    pub(super) fn new(quick: bool, seed: u64) -> Bed {
-        Bed { quick, seed }
+impl RealTimeSettings {
+    pub(super) fn new(quick: bool, seed: u64) -> RealTimeSettings {
+        RealTimeSettings { quick, seed }
     }
 
     /// Returns the duration of each measurement in seconds, as an argument of `nearflash bench`.

@@ -4,7 +4,7 @@
 use figures::{Figure, Table};
 
 use super::iscsi;
-use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
+use super::real::{NO_YARDSTICK, Point, RealTimeSettings, url, url_v1};
 
 /// The specs and names of the devices: simulated flash, and memory, which shows the cost of the
 /// path itself.
@@ -26,7 +26,7 @@ struct PathLatencies {
     write: Point,
 }
 
-pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
+pub(super) fn measure(bed: &RealTimeSettings) -> Result<Figure, String> {
     let mut figure = figure();
     let mut paths = Vec::new();
     for (spec, device) in DEVICES {
@@ -91,7 +91,7 @@ fn figure() -> Figure {
 }
 
 fn measured(
-    bed: &Bed,
+    bed: &RealTimeSettings,
     name: &'static str,
     device: &'static str,
     target: &str,

@@ -6,12 +6,12 @@ use std::time::Duration;
 use client::load::Tally;
 use figures::Figure;
 
-use super::real::Bed;
+use super::real::RealTimeSettings;
 use crate::crowd::{Crowd, Member, Times};
 use crate::four::{SMALL, SMALL_BYTES, SMALL_SPEC};
 use crate::report::time_text;
-use crate::stage::{Promise, Stage};
-use crate::stalls::Kept;
+use crate::stage::{ConfiguredTenant, TemporaryConfig};
+use crate::stalls::StallTime;
 
 /// The share of its promised rate that a tenant with an SLO sends.
 const SENT: f64 = 0.95;
@@ -66,7 +66,7 @@ impl TenantLoad {
 }
 
 /// Measures A and B of Figure 5 beside a hostile tenant, on a real server and the small drive.
-pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+pub(super) fn hostile(figure: &mut Figure, bed: &RealTimeSettings) -> Result<(), String> {
     let guest = |request_bytes, connections, queue_depth| TenantLoad {
         request_bytes,
         connections,
@@ -85,7 +85,7 @@ pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 
 /// Measures one core of Figure 6a on a real server: a tenant with an SLO and two best-effort
 /// tenants.
-pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+pub(super) fn core(figure: &mut Figure, bed: &RealTimeSettings) -> Result<(), String> {
     let tenants = [
         TenantLoad::promised("A", SMALL.share * 20e3, 90),
         TenantLoad::best_effort("C", 80, 32),
@@ -95,7 +95,7 @@ pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 }
 
 /// Measures 32 tenants at once on one worker of a real server, as Figure 6b does with more.
-pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+pub(super) fn many(figure: &mut Figure, bed: &RealTimeSettings) -> Result<(), String> {
     let tenants: Vec<TenantLoad> = (0..TENANTS)
         .map(|n| TenantLoad {
             request_bytes: 1024,
@@ -114,36 +114,36 @@ const TENANTS: usize = 32;
 /// tenant with an SLO got its promise.
 fn confirm(
     figure: &mut Figure,
-    bed: &Bed,
+    bed: &RealTimeSettings,
     what: &str,
     tenants: &[TenantLoad],
 ) -> Result<(), String> {
     outln!("{}: in real time …", figure.id);
-    let mut promises: Vec<Promise<'_>> = Vec::new();
+    let mut promises: Vec<ConfiguredTenant<'_>> = Vec::new();
     for tenant in tenants {
         if promises.iter().all(|other| other.name != tenant.name) {
             let slo = tenant.iops.map(|iops| (SMALL.p95, iops));
             let read_percent = tenant.read_percent;
-            promises.push(Promise { name: &tenant.name, read_percent, slo });
+            promises.push(ConfiguredTenant { name: &tenant.name, read_percent, slo });
         }
     }
-    let stage = Stage::new(SMALL_SPEC, &promises)?;
+    let stage = TemporaryConfig::new(SMALL_SPEC, &promises)?;
     let seconds = if bed.quick { 2 } else { 4 };
     let times = Times { warmup: Duration::from_secs(1), measured: Duration::from_secs(seconds) };
-    let mut best: Option<Seen> = None;
+    let mut best: Option<AttemptResult> = None;
     for attempt in 0..if bed.quick { 1 } else { ATTEMPTS } {
         let members = tenants.iter().map(TenantLoad::member).collect();
         let server = stage.serve(&[])?;
         let seed = bed.seed + attempt as u64;
         let crowd = Crowd::start(server.address(), members, SMALL_BYTES, times, seed)?;
-        let before = Kept::until_now(server.id());
+        let before = StallTime::until_now(server.id());
         let tallies = crowd.finish()?;
-        let kept = Kept::until_now(server.id()).since(&before);
-        let seen = Seen::of(tenants, &tallies, times, kept);
+        let kept = StallTime::until_now(server.id()).since(&before);
+        let seen = AttemptResult::of(tenants, &tallies, times, kept);
         if best.as_ref().is_none_or(|best| seen.p95 < best.p95) {
             best = Some(seen);
         }
-        if best.as_ref().is_some_and(Seen::is_kept) {
+        if best.as_ref().is_some_and(AttemptResult::is_kept) {
             break;
         }
     }
@@ -163,18 +163,23 @@ fn confirm(
 }
 
 /// The results of one attempt, over all tenants with an SLO.
-struct Seen {
+struct AttemptResult {
     /// The largest p95 read latency of a tenant with an SLO.
     p95: Duration,
     /// The smallest share of its sent requests that a tenant with an SLO got answered.
     served: f64,
     /// The stall time of the machine during the attempt.
-    kept: Kept,
+    kept: StallTime,
 }
 
-impl Seen {
-    fn of(tenants: &[TenantLoad], tallies: &[Tally], times: Times, kept: Kept) -> Seen {
-        let mut seen = Seen { p95: Duration::ZERO, served: 1.0, kept };
+impl AttemptResult {
+    fn of(
+        tenants: &[TenantLoad],
+        tallies: &[Tally],
+        times: Times,
+        kept: StallTime,
+    ) -> AttemptResult {
+        let mut seen = AttemptResult { p95: Duration::ZERO, served: 1.0, kept };
         for (tenant, tally) in tenants.iter().zip(tallies) {
             let Some(rate) = tenant.member().rate else { continue };
             let sent = rate * times.measured.as_secs_f64();

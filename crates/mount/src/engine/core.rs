@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contigfs::{
-    Answer, Attributes, Caller, Errno, FileSystem, Ino, Move, Operation, Reply, Time, Until,
+    Attributes, AwaitedEvent, Caller, Errno, FileSystem, Ino, Move, Operation, OperationResult,
+    Reply, Time,
 };
 use contract::{Buf, BufPool, Chores, Device, Instant};
-use proto::fuse::Head;
+use proto::fuse::ReplyMessage;
 
-use super::task::{Pending, Task};
-use super::translate::{Form, Said, errno, ino, said};
+use super::task::{Task, WaitingRequest};
+use super::translate::{EncodedReply, ReplyForm, errno, ino, said};
 use crate::disk::Disk;
 use crate::gates::Gates;
 use crate::kernel::Kernel;
@@ -20,22 +21,22 @@ use crate::kernel::Kernel;
 const COMMANDS_MAX: usize = 256;
 
 /// A reply that waits for an event.
-pub(super) struct Held {
-    until: Until,
+pub(super) struct HeldReply {
+    until: AwaitedEvent,
     unique: u64,
-    head: Head,
+    head: ReplyMessage,
     body: Option<(Buf, usize)>,
 }
 
 /// The writes and discards that the device has carried out, and those that are durable. They are
 /// numbered in the order in which they ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WriteProgress {
     last: u64,
     durable: u64,
 }
 
-impl Written {
+impl WriteProgress {
     /// Counts a write or discard that has ended.
     pub(super) fn note(&mut self) {
         self.last += 1;
@@ -65,15 +66,15 @@ impl Written {
 
 /// Replies and requests that wait.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(super) struct WaitingWork {
     /// Replies that wait for an event, such as a commit, with that event.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldReply>,
     /// Requests that are repeated after an event, with that event.
-    pub(super) again: Vec<(Until, Pending)>,
+    pub(super) again: Vec<(AwaitedEvent, WaitingRequest)>,
     /// Requests that may continue, because other requests of the same file have ended.
-    pub(super) admitted: VecDeque<Pending>,
+    pub(super) admitted: VecDeque<WaitingRequest>,
     /// Requests that cannot go on, and why.
-    pub(super) refused: Vec<(Pending, Errno)>,
+    pub(super) refused: Vec<(WaitingRequest, Errno)>,
     /// `true` if something has happened that may end a wait.
     pub(super) has_news: bool,
 }
@@ -84,11 +85,11 @@ pub(super) struct Core<K, D> {
     pub(super) disk: Disk<D, Task>,
     pub(super) fs: FileSystem,
     pub(super) pool: BufPool,
-    pub(super) gates: Gates<Pending>,
-    pub(super) waits: Waits,
+    pub(super) gates: Gates<WaitingRequest>,
+    pub(super) waits: WaitingWork,
     /// Moves that requests wait for, and that have not begun.
-    pub(super) asked: Vec<(Move, Pending)>,
-    pub(super) written: Written,
+    pub(super) asked: Vec<(Move, WaitingRequest)>,
+    pub(super) written: WriteProgress,
     /// `true` if changes of names are answered only once they are durable.
     names_are_durable: bool,
     /// The volume's view of its space; `None` if all of its pages have space.
@@ -113,9 +114,9 @@ impl<K: Kernel, D: Device> Core<K, D> {
             fs,
             pool,
             gates: Gates::new(),
-            waits: Waits::default(),
+            waits: WaitingWork::default(),
             asked: Vec::new(),
-            written: Written::default(),
+            written: WriteProgress::default(),
             names_are_durable: false,
             room,
             now: Instant::ZERO,
@@ -131,15 +132,16 @@ impl<K: Kernel, D: Device> Core<K, D> {
     /// Returns the event to wait for before an operation is answered. A change that a commit makes
     /// durable later is answered at once, unless somebody has asked that it be durable, or commits
     /// have fallen behind.
-    pub(super) fn awaited(&self, operation: &Operation<'_>, until: Until) -> Until {
+    pub(super) fn awaited(&self, operation: &Operation<'_>, until: AwaitedEvent) -> AwaitedEvent {
         let waits = self.names_are_durable || matches!(operation, Operation::Fsync { .. });
         match until {
-            Until::Commit(_) if !waits && !self.fs.has_full_commit() => Until::Now,
+            AwaitedEvent::Commit(_) if !waits && !self.fs.has_full_commit() => AwaitedEvent::Now,
             until => until,
         }
     }
 
-    /// Returns `true` if a reply or a request waits for an event that has not come, such as a commit.
+    /// Returns `true` if a reply or a request waits for an event that has not come, such as a
+    /// commit.
     pub(super) fn is_awaited(&self) -> bool {
         let held = self.waits.held.iter().map(|held| held.until);
         let again = self.waits.again.iter().map(|(until, _)| *until);
@@ -163,7 +165,7 @@ impl<K: Kernel, D: Device> Core<K, D> {
     }
 
     /// Has a file moved, for which a request waits.
-    pub(super) fn ask_move(&mut self, order: Move, waiting: Pending) {
+    pub(super) fn ask_move(&mut self, order: Move, waiting: WaitingRequest) {
         self.asked.push((order, waiting));
     }
 
@@ -183,38 +185,49 @@ impl<K: Kernel, D: Device> Core<K, D> {
     pub(super) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Errno> {
         let operation = Operation::Attributes { ino };
         match self.fs.apply(self.wall, &Caller::default(), operation)? {
-            Reply::Answer(Answer::Attributes(of), _) => Ok(of),
+            Reply::Answer(OperationResult::Attributes(of), _) => Ok(of),
             _ => Err(Errno::IO),
         }
     }
 
     /// Sends the reply to request `unique` in the given form, once the event `until` has occurred.
-    pub(super) fn answer(&mut self, unique: u64, form: Form, answer: Answer, until: Until) {
-        if let (Form::Created { write }, Answer::Entry(made)) = (form, &answer) {
+    pub(super) fn answer(
+        &mut self,
+        unique: u64,
+        form: ReplyForm,
+        answer: OperationResult,
+        until: AwaitedEvent,
+    ) {
+        if let (ReplyForm::Created { write }, OperationResult::Entry(made)) = (form, &answer) {
             let operation = Operation::Open { ino: made.ino, write };
             let opened = self.fs.apply(self.wall, &Caller::default(), operation);
             debug_assert!(matches!(opened, Ok(Reply::Answer(..))), "{opened:?}");
         }
         let (head, body) = match said(unique, form, answer) {
-            Ok(Said::Head(head)) => (head, None),
-            Ok(Said::Bytes(bytes)) => {
+            Ok(EncodedReply::Head(head)) => (head, None),
+            Ok(EncodedReply::Bytes(bytes)) => {
                 let mut buf = self.take(bytes.len());
                 buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
-                (Head::data(unique, bytes.len()), Some((buf, bytes.len())))
+                (ReplyMessage::data(unique, bytes.len()), Some((buf, bytes.len())))
             }
             Err(why) => return self.refuse(unique, why),
         };
-        let held = Held { until, unique, head, body };
+        let held = HeldReply { until, unique, head, body };
         if let Some(held) = self.release(held) {
             self.waits.held.push(held);
         }
     }
 
     /// Sends a reply without data once the event has occurred, or an error at once.
-    pub(super) fn send_after(&mut self, until: Result<Until, Errno>, unique: u64, head: Head) {
+    pub(super) fn send_after(
+        &mut self,
+        until: Result<AwaitedEvent, Errno>,
+        unique: u64,
+        head: ReplyMessage,
+    ) {
         match until {
             Ok(until) => {
-                let held = self.release(Held { until, unique, head, body: None });
+                let held = self.release(HeldReply { until, unique, head, body: None });
                 self.waits.held.extend(held);
             }
             Err(why) => self.refuse(unique, why),
@@ -231,7 +244,7 @@ impl<K: Kernel, D: Device> Core<K, D> {
     }
 
     /// Sends a reply whose event has come; returns another one.
-    fn release(&mut self, held: Held) -> Option<Held> {
+    fn release(&mut self, held: HeldReply) -> Option<HeldReply> {
         match self.fs.outcome(held.until) {
             Some(Ok(())) => {
                 let body = held.body.map(|(buf, bytes)| (buf, 0..bytes));
@@ -248,13 +261,13 @@ impl<K: Kernel, D: Device> Core<K, D> {
     }
 
     /// Sends a reply without data.
-    pub(super) fn send(&mut self, head: &Head) {
+    pub(super) fn send(&mut self, head: &ReplyMessage) {
         self.kernel.reply(head.bytes(), None);
     }
 
     /// Replies with an error.
     pub(super) fn refuse(&mut self, unique: u64, why: Errno) {
-        self.send(&Head::error(unique, errno(why)));
+        self.send(&ReplyMessage::error(unique, errno(why)));
     }
 
     /// Takes a buffer for so many bytes.

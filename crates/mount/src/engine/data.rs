@@ -1,18 +1,20 @@
 //! Reads and writes of data.
 //!
 //! A file lies at a multiple of a page. So the pages of a range are those of the device, and only a
-//! range that begins or ends within a page costs more than its own command: a read takes whole pages
-//! and gives a part of them, and a write reads the pages at its ends first, unless what they have
-//! beside the written bytes lies behind the end of the file, where all is zero.
+//! range that begins or ends within a page costs more than its own command: a read takes whole
+//! pages and gives a part of them, and a write reads the pages at its ends first, unless what they
+//! have beside the written bytes lies behind the end of the file, where all is zero.
 
-use contigfs::{Caller, Change, Errno, Ino, Operation, Placed, Reply, Until};
+use contigfs::{
+    AttributeChange, AwaitedEvent, Caller, DataPlacement, Errno, Ino, Operation, Reply,
+};
 use contract::{Buf, Command, Device, REQUEST_BYTES_MAX, Slot, SlotTable, Status};
-use proto::fuse::{Head, Request};
+use proto::fuse::{ReplyMessage, Request};
 
 use super::core::Core;
-use super::task::{Edge, PAGE_BYTES, Pending, Task, pages};
+use super::task::{EdgePage, PAGE_BYTES, Task, WaitingRequest, pages};
 use super::translate::{failed, ino, without_privileges};
-use crate::gates::Pass;
+use crate::gates::FileAccess;
 use crate::kernel::Kernel;
 
 /// Parts of the largest read: one that begins within a page has a page more than a request may.
@@ -67,17 +69,17 @@ struct WriteJob {
 
 /// The reads and writes in service.
 #[derive(Debug)]
-pub(super) struct Data {
+pub(super) struct DataRequests {
     reads: SlotTable<ReadJob>,
     writes: SlotTable<WriteJob>,
 }
 
 impl WriteJob {
-    fn pass(&self) -> Pass {
+    fn pass(&self) -> FileAccess {
         let is_whole = |at: u64| at.is_multiple_of(PAGE_BYTES as u64);
         match is_whole(self.offset) && is_whole(self.offset + self.bytes as u64) {
-            true => Pass::Shared,
-            false => Pass::Alone,
+            true => FileAccess::Shared,
+            false => FileAccess::Alone,
         }
     }
 
@@ -89,7 +91,7 @@ impl WriteJob {
     /// Moves the data to its offset in the pages that the next command writes, and zeroes the
     /// remainder of these pages. Returns the pages that hold other bytes of the file, and so must
     /// be read first.
-    fn prepare(&mut self) -> [Option<Edge>; 2] {
+    fn prepare(&mut self) -> [Option<EdgePage>; 2] {
         let (before, left) = (self.before(), self.bytes - self.done);
         self.leg = left.min(REQUEST_BYTES_MAX - before);
         let start = self.offset + self.done as u64;
@@ -110,8 +112,8 @@ impl WriteJob {
         let has_head = before > 0 && start - (before as u64) < self.file_bytes;
         let has_tail = after > 0 && end < self.file_bytes;
         match (has_head, has_tail) {
-            (true, true) if before + self.leg + after == PAGE_BYTES => [Some(Edge::Both), None],
-            (head, tail) => [head.then_some(Edge::Head), tail.then_some(Edge::Tail)],
+            (true, true) if before + self.leg + after == PAGE_BYTES => [Some(EdgePage::Both), None],
+            (head, tail) => [head.then_some(EdgePage::Head), tail.then_some(EdgePage::Tail)],
         }
     }
 
@@ -126,25 +128,25 @@ impl WriteJob {
     }
 
     /// Takes a page in that was read.
-    fn patch(&mut self, edge: Edge, page: &[u8]) {
+    fn patch(&mut self, edge: EdgePage, page: &[u8]) {
         let (before, cover) = (self.before(), self.cover());
         let end = before + self.leg;
         let buf = self.buf.as_mut().expect("the write has its data");
         let bytes = buf.prefix_mut(cover);
-        if edge != Edge::Tail {
+        if edge != EdgePage::Tail {
             bytes[..before].copy_from_slice(&page[..before]);
         }
-        if edge != Edge::Head {
+        if edge != EdgePage::Head {
             let within = PAGE_BYTES - (cover - end);
             bytes[end..].copy_from_slice(&page[within..PAGE_BYTES]);
         }
     }
 }
 
-impl Data {
+impl DataRequests {
     /// Returns the jobs of so many requests.
-    pub(super) fn new(depth: usize) -> Data {
-        Data { reads: SlotTable::new(depth), writes: SlotTable::new(depth) }
+    pub(super) fn new(depth: usize) -> DataRequests {
+        DataRequests { reads: SlotTable::new(depth), writes: SlotTable::new(depth) }
     }
 
     /// Returns `true` if no request is in service.
@@ -177,7 +179,7 @@ impl Data {
             pending: 0,
             failed: None,
         });
-        if core.gates.enter(at, Pass::Shared, Pending::Read(slot)).is_some() {
+        if core.gates.enter(at, FileAccess::Shared, WaitingRequest::Read(slot)).is_some() {
             self.place_read(core, slot);
         }
     }
@@ -187,7 +189,7 @@ impl Data {
         let job = self.reads.get(slot);
         let placed = core.fs.place_read(job.ino, job.offset, job.bytes as u64);
         match placed {
-            Ok(Placed::At { at, bytes }) => {
+            Ok(DataPlacement::At { at, bytes }) => {
                 job.bytes = bytes as usize;
                 job.skip = (at % PAGE_BYTES as u64) as usize;
                 let (start, skip) = (at - job.skip as u64, job.skip);
@@ -258,10 +260,10 @@ impl Data {
         }
         match (failed, first) {
             (None, Some(buf)) => {
-                let head = Head::data(unique, bytes);
+                let head = ReplyMessage::data(unique, bytes);
                 core.kernel.reply(head.bytes(), Some((buf, skip..skip + bytes)));
             }
-            (None, None) => core.send(&Head::data(unique, 0)),
+            (None, None) => core.send(&ReplyMessage::data(unique, 0)),
             (Some(why), first) => {
                 first.into_iter().for_each(|buf| core.pool.give(buf));
                 core.refuse(unique, why);
@@ -285,7 +287,7 @@ impl Data {
             other => {
                 core.pool.give(buf);
                 return match other {
-                    Ok(_) => core.send(&Head::size(unique, 0)),
+                    Ok(_) => core.send(&ReplyMessage::size(unique, 0)),
                     Err(why) => core.refuse(unique, why),
                 };
             }
@@ -317,9 +319,9 @@ impl Data {
             && let Some(until) = kill_suidgid(core, ino)
         {
             job.kill_suidgid = true;
-            return core.waits.again.push((until, Pending::Write(slot)));
+            return core.waits.again.push((until, WaitingRequest::Write(slot)));
         }
-        if core.gates.enter(ino, pass, Pending::Write(slot)).is_some() {
+        if core.gates.enter(ino, pass, WaitingRequest::Write(slot)).is_some() {
             self.place_write(core, slot);
         }
     }
@@ -332,13 +334,15 @@ impl Data {
         let placed = core.fs.place_write(ino, job.offset, job.bytes as u64);
         core.waits.has_news = true;
         match placed {
-            Ok(Placed::At { at, .. }) => {
+            Ok(DataPlacement::At { at, .. }) => {
                 job.at = at;
                 job.file_bytes = core.attributes(ino).map_or(0, |of| of.size);
                 return self.prepare_write(core, slot);
             }
-            Ok(Placed::Again(until)) => core.waits.again.push((until, Pending::Write(slot))),
-            Ok(Placed::Move(order)) => core.ask_move(order, Pending::Write(slot)),
+            Ok(DataPlacement::Again(until)) => {
+                core.waits.again.push((until, WaitingRequest::Write(slot)))
+            }
+            Ok(DataPlacement::Move(order)) => core.ask_move(order, WaitingRequest::Write(slot)),
             Err(why) => self.refuse_write(core, slot, why),
         }
         core.gates.leave(ino, &mut core.waits.admitted);
@@ -367,7 +371,7 @@ impl Data {
             return self.submit_write(core, slot);
         }
         for edge in edges.into_iter().flatten() {
-            let page = if edge == Edge::Tail { at + (cover - PAGE_BYTES) as u64 } else { at };
+            let page = if edge == EdgePage::Tail { at + (cover - PAGE_BYTES) as u64 } else { at };
             let buf = core.take(PAGE_BYTES);
             let command = Command::Read(pages(page, PAGE_BYTES));
             core.disk.submit(core.now, command, Some(buf), Task::Edge(slot, edge));
@@ -378,7 +382,7 @@ impl Data {
         &mut self,
         core: &mut Core<K, D>,
         slot: Slot,
-        edge: Edge,
+        edge: EdgePage,
         status: Status,
         buf: Option<Buf>,
     ) {
@@ -438,8 +442,8 @@ impl Data {
         job.buf.into_iter().for_each(|buf| core.pool.give(buf));
         match job.failed {
             None => {
-                let until = if job.syncs { sync(core, job.ino) } else { Ok(Until::Now) };
-                let head = Head::size(job.unique, job.bytes as u32);
+                let until = if job.syncs { sync(core, job.ino) } else { Ok(AwaitedEvent::Now) };
+                let head = ReplyMessage::size(job.unique, job.bytes as u32);
                 core.send_after(until, job.unique, head);
             }
             Some(why) => core.refuse(job.unique, why),
@@ -447,9 +451,9 @@ impl Data {
     }
 }
 
-/// Has the attributes of a file committed that a write has changed, and returns the event. The commit
-/// is yet to be submitted, so it makes the data durable, too.
-fn sync<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Result<Until, Errno> {
+/// Has the attributes of a file committed that a write has changed, and returns the event. The
+/// commit is yet to be submitted, so it makes the data durable, too.
+fn sync<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Result<AwaitedEvent, Errno> {
     match core.fs.apply(core.wall, &Caller::default(), Operation::Fsync { ino })? {
         Reply::Answer(_, until) => Ok(until),
         _ => Err(Errno::IO),
@@ -458,13 +462,13 @@ fn sync<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Result<Until, 
 
 /// Clears the bits by which a program runs as another user or group. A file that is gone meanwhile
 /// needs none. Returns the event after which to try again, if there is one to wait for.
-fn kill_suidgid<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Option<Until> {
+fn kill_suidgid<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Option<AwaitedEvent> {
     let mode = core.attributes(ino).ok()?.mode;
     let kept = without_privileges(mode);
     if kept == mode & 0o7777 {
         return None;
     }
-    let change = Change { mode: Some(kept), ..Change::default() };
+    let change = AttributeChange { mode: Some(kept), ..AttributeChange::default() };
     // The write that follows meets what refuses this change.
     let operation = Operation::Change { ino, change };
     match core.fs.apply(core.wall, &Caller::default(), operation) {
@@ -508,7 +512,7 @@ mod tests {
     #[test]
     fn whole_pages_stay_where_they_are() {
         let mut whole = job(8192, 4096, 0);
-        assert_eq!((whole.pass(), whole.prepare()), (Pass::Shared, [None, None]));
+        assert_eq!((whole.pass(), whole.prepare()), (FileAccess::Shared, [None, None]));
         assert_eq!((whole.cover_at(), whole.cover()), ((4 << 20) + 8192, 4096));
         assert_eq!(bytes(&whole)[4095], (4095 % 251) as u8);
     }
@@ -516,8 +520,11 @@ mod tests {
     #[test]
     fn what_lies_behind_the_file_is_zero() {
         let mut append = job(100, 10, 100);
-        assert_eq!((append.pass(), append.prepare()), (Pass::Alone, [Some(Edge::Head), None]));
-        append.patch(Edge::Head, &[7; PAGE_BYTES]);
+        assert_eq!(
+            (append.pass(), append.prepare()),
+            (FileAccess::Alone, [Some(EdgePage::Head), None])
+        );
+        append.patch(EdgePage::Head, &[7; PAGE_BYTES]);
         assert_eq!(bytes(&append)[..100], [7; 100]);
         assert_eq!(bytes(&append)[100..110], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert!(bytes(&append)[110..].iter().all(|byte| *byte == 0));
@@ -528,14 +535,14 @@ mod tests {
     #[test]
     fn what_the_file_has_beside_is_kept() {
         let mut within = job(100, 10, 111);
-        assert_eq!(within.prepare(), [Some(Edge::Both), None]);
-        within.patch(Edge::Both, &[7; PAGE_BYTES]);
+        assert_eq!(within.prepare(), [Some(EdgePage::Both), None]);
+        within.patch(EdgePage::Both, &[7; PAGE_BYTES]);
         assert_eq!((bytes(&within)[99], bytes(&within)[109], bytes(&within)[110]), (7, 9, 7));
         let mut long = job(4000, 200, 5000);
-        assert_eq!(long.prepare(), [Some(Edge::Head), Some(Edge::Tail)]);
+        assert_eq!(long.prepare(), [Some(EdgePage::Head), Some(EdgePage::Tail)]);
         assert_eq!(long.cover(), 8192);
-        long.patch(Edge::Tail, &[8; PAGE_BYTES]);
-        long.patch(Edge::Head, &[7; PAGE_BYTES]);
+        long.patch(EdgePage::Tail, &[8; PAGE_BYTES]);
+        long.patch(EdgePage::Head, &[7; PAGE_BYTES]);
         assert_eq!((bytes(&long)[3999], bytes(&long)[4000], bytes(&long)[4199]), (7, 0, 199));
         assert_eq!(bytes(&long)[4200..], [8; 8192 - 4200]);
     }

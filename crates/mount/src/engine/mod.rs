@@ -18,18 +18,18 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use contigfs::{Caller, Errno, FileSystem, Ino, Operation, Reply, Time, Until};
-use contract::{BufPool, Chores, Command, Device, Instant, SizeClass, Turn};
-use io::fuse::{MESSAGE_BYTES_MAX, Message};
-use proto::fuse::{self, Agreement, Head, Listing, Request, Span, is_write, parse};
+use contigfs::{AwaitedEvent, Caller, Errno, FileSystem, Ino, Operation, Reply, Time};
+use contract::{BufPool, Chores, Command, Device, Instant, SizeClass, TurnOutcome};
+use io::fuse::{FuseRequest, MESSAGE_BYTES_MAX};
+use proto::fuse::{self, Agreement, Listing, ListingEntry, ReplyMessage, Request, is_write, parse};
 
 use self::core::Core;
-use crate::disk::Ended;
+use crate::disk::EndedCommand;
 use crate::kernel::Kernel;
-use data::Data;
-use task::{PAGE_BYTES, Pending, Task};
-use translate::{CACHED, Form, change, entry, failed, ino};
-use upkeep::{Stage, Upkeep};
+use data::DataRequests;
+use task::{PAGE_BYTES, Task, WaitingRequest};
+use translate::{CACHED, ReplyForm, change, entry, failed, ino};
+use upkeep::{MountStage, Upkeep};
 
 /// Maximum number of requests that are being served at the same time.
 pub(crate) const DEPTH: usize = 48;
@@ -44,9 +44,9 @@ pub(crate) const BUFFERS: [SizeClass; 2] = [
 /// Messages and ends of commands of a turn.
 #[derive(Default)]
 struct Inbox {
-    messages: Vec<Message>,
+    messages: Vec<FuseRequest>,
     freed: Vec<contract::Buf>,
-    ended: Vec<Ended<Task>>,
+    ended: Vec<EndedCommand<Task>>,
     /// The message that is being served, in one piece.
     message: Vec<u8>,
 }
@@ -54,7 +54,7 @@ struct Inbox {
 /// The engine of a mounted file system.
 pub(crate) struct Engine<K, D> {
     core: Core<K, D>,
-    data: Data,
+    data: DataRequests,
     upkeep: Upkeep,
     inbox: Inbox,
 }
@@ -71,7 +71,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
     ) -> Self {
         Engine {
             core: Core::new(kernel, device, fs, pool, room),
-            data: Data::new(DEPTH),
+            data: DataRequests::new(DEPTH),
             upkeep: Upkeep::new(),
             inbox: Inbox::default(),
         }
@@ -84,7 +84,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
 
     /// Runs one turn of the engine; `wall` is the time of day. Returns `None` once the file system
     /// is unmounted and everything is written.
-    pub(crate) fn turn(&mut self, now: Instant, wall: Time) -> Option<Turn> {
+    pub(crate) fn turn(&mut self, now: Instant, wall: Time) -> Option<TurnOutcome> {
         (self.core.now, self.core.wall) = (now, wall);
         self.core.look_at_room();
         let mut inbox = std::mem::take(&mut self.inbox);
@@ -111,21 +111,21 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             self.upkeep.close(&mut self.core);
         }
         self.core.disk.kick(now);
-        if self.core.kernel.has_ended() && self.upkeep.stage == Stage::Serving {
-            self.upkeep.stage = Stage::Closing;
+        if self.core.kernel.has_ended() && self.upkeep.stage == MountStage::Serving {
+            self.upkeep.stage = MountStage::Closing;
         }
         let upkeep_at = match self.upkeep.stage {
-            Stage::Serving => self.upkeep.wake_at(),
-            Stage::Closing | Stage::Flushing => Some(now),
-            Stage::Closed { .. } => return None,
+            MountStage::Serving => self.upkeep.wake_at(),
+            MountStage::Closing | MountStage::Flushing => Some(now),
+            MountStage::Closed { .. } => return None,
         };
         let wake_at = [self.core.disk.wake_at(), upkeep_at].into_iter().flatten().min();
-        Some(Turn { progressed, wake_at })
+        Some(TurnOutcome { progressed, wake_at })
     }
 
     /// Returns `true` if the volume has carried out the flush that ends the service.
     pub(crate) fn has_flushed(&self) -> bool {
-        self.upkeep.stage == Stage::Closed { is_durable: true }
+        self.upkeep.stage == MountStage::Closed { is_durable: true }
     }
 
     /// Returns the kernel interface, the device and the file system of which the engine was made,
@@ -135,7 +135,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
     }
 
     /// Serves a message of the kernel.
-    fn serve(&mut self, message: Message, piece: &mut Vec<u8>) {
+    fn serve(&mut self, message: FuseRequest, piece: &mut Vec<u8>) {
         let (head, rest) = message.parts();
         let behind = if is_write(head) { rest.len() } else { 0 };
         piece.clear();
@@ -179,7 +179,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
                 Ok(None) => self.core.send(&Agreement::reply_other_major(unique)),
                 Err(why) => {
                     tracing::error!("this kernel's FUSE is older than version 7.31");
-                    self.core.send(&Head::error(unique, why));
+                    self.core.send(&ReplyMessage::error(unique, why));
                 }
             },
             O::Forget(forgets) => {
@@ -196,7 +196,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             }
             O::Fsync { .. } => self.flush(unique, ino(request.node).ok()),
             O::SyncFs => self.flush(unique, None),
-            O::Flush { .. } | O::Destroy => self.core.send(&Head::done(unique)),
+            O::Flush { .. } | O::Destroy => self.core.send(&ReplyMessage::done(unique)),
             O::ReadDir { cookie, bytes, with_attributes, .. } => {
                 let room = (*bytes as usize).min(MESSAGE_BYTES_MAX);
                 if let Err(why) = self.list(request, *cookie, room, *with_attributes) {
@@ -207,13 +207,13 @@ impl<K: Kernel, D: Device> Engine<K, D> {
                 Ok((at, mode)) => {
                     let change = change(changes, mode);
                     let operation = Operation::Change { ino: at, change };
-                    self.apply(request, message, operation, Form::Attributes);
+                    self.apply(request, message, operation, ReplyForm::Attributes);
                 }
                 Err(why) => self.core.refuse(unique, why),
             },
             operation => match translate::asked(request.node, operation) {
                 Ok(Some(asked)) => self.apply(request, message, asked.operation, asked.form),
-                Ok(None) => self.core.send(&Head::error(unique, wire::fuse::Errno::NOSYS)),
+                Ok(None) => self.core.send(&ReplyMessage::error(unique, wire::fuse::Errno::NOSYS)),
                 Err(why) => self.core.refuse(unique, why),
             },
         }
@@ -225,7 +225,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         request: &Request<'_>,
         message: &[u8],
         operation: Operation<'_>,
-        form: Form,
+        form: ReplyForm,
     ) {
         let caller =
             Caller { uid: request.caller.uid, gid: request.caller.gid, ..Caller::default() };
@@ -237,9 +237,11 @@ impl<K: Kernel, D: Device> Engine<K, D> {
                 self.core.answer(unique, form, answer, until);
             }
             Ok(Reply::Again(until)) => {
-                self.core.waits.again.push((until, Pending::Request(message.into())));
+                self.core.waits.again.push((until, WaitingRequest::Request(message.into())));
             }
-            Ok(Reply::Move(order)) => self.core.ask_move(order, Pending::Request(message.into())),
+            Ok(Reply::Move(order)) => {
+                self.core.ask_move(order, WaitingRequest::Request(message.into()))
+            }
             Err(Errno::NOENT) if matches!(operation, Operation::Lookup { .. }) => {
                 self.core.send(&fuse::no_such_name(unique, CACHED));
             }
@@ -261,7 +263,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         let mut listed = Vec::new();
         let visited = self.core.fs.read_directory(at, cookie, |found| {
             let is_dot = matches!(found.name, b"." | b"..");
-            let place = Span {
+            let place = ListingEntry {
                 ino: u64::from(found.ino),
                 next: found.cookie,
                 mode: found.kind,
@@ -269,7 +271,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             };
             // The kernel has references to both nodes, and wants no others.
             let of = match is_dot {
-                true => fuse::Entry::default(),
+                true => fuse::NodeEntry::default(),
                 false => entry(&found.attributes),
             };
             let has_room = listing.add(&place, with_attributes.then_some(&of));
@@ -286,7 +288,9 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         for found in listed {
             self.core.fs.remember(found).expect("it was just listed");
         }
-        self.core.kernel.reply(Head::data(request.unique, bytes).bytes(), Some((buf, 0..bytes)));
+        self.core
+            .kernel
+            .reply(ReplyMessage::data(request.unique, bytes).bytes(), Some((buf, 0..bytes)));
         Ok(())
     }
 
@@ -312,11 +316,15 @@ impl<K: Kernel, D: Device> Engine<K, D> {
                 let task = Task::Fsync { unique, at, written };
                 self.core.disk.submit(self.core.now, Command::Flush, None, task);
             }
-            Ok(Reply::Answer(answer, until)) => self.core.answer(unique, Form::Done, answer, until),
-            Ok(Reply::Again(until)) => {
-                self.core.waits.again.push((until, Pending::Fsync { unique, at }));
+            Ok(Reply::Answer(answer, until)) => {
+                self.core.answer(unique, ReplyForm::Done, answer, until)
             }
-            Ok(Reply::Move(order)) => self.core.ask_move(order, Pending::Fsync { unique, at }),
+            Ok(Reply::Again(until)) => {
+                self.core.waits.again.push((until, WaitingRequest::Fsync { unique, at }));
+            }
+            Ok(Reply::Move(order)) => {
+                self.core.ask_move(order, WaitingRequest::Fsync { unique, at })
+            }
             Err(why) => self.core.refuse(unique, why),
         }
     }
@@ -326,15 +334,17 @@ impl<K: Kernel, D: Device> Engine<K, D> {
     fn flushed(&mut self, unique: u64, at: Ino) {
         self.core.waits.has_news = true;
         match self.core.fs.apply(self.core.wall, &Caller::default(), Operation::Fsync { ino: at }) {
-            Ok(Reply::Answer(answer, until)) => self.core.answer(unique, Form::Done, answer, until),
+            Ok(Reply::Answer(answer, until)) => {
+                self.core.answer(unique, ReplyForm::Done, answer, until)
+            }
             Ok(_) => self.core.refuse(unique, Errno::IO),
             Err(why) => self.core.refuse(unique, why),
         }
     }
 
     /// Takes the end of a command in.
-    fn end(&mut self, ended: Ended<Task>) {
-        let Ended { task, status, buf } = ended;
+    fn end(&mut self, ended: EndedCommand<Task>) {
+        let EndedCommand { task, status, buf } = ended;
         match task {
             Task::Read(slot, part) => self.data.read_ended(&mut self.core, slot, part, status, buf),
             Task::Edge(slot, edge) => self.data.edge_ended(&mut self.core, slot, edge, status, buf),
@@ -360,38 +370,43 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             }
             self.core.release_all();
             let fs = &self.core.fs;
-            let is_due = |(until, _): &mut (Until, Pending)| fs.outcome(*until).is_some();
+            let is_due =
+                |(until, _): &mut (AwaitedEvent, WaitingRequest)| fs.outcome(*until).is_some();
             let due: Vec<_> = self.core.waits.again.extract_if(.., is_due).collect();
             due.into_iter().for_each(|(_, pending)| self.go_on(pending, false));
         }
     }
 
     /// Refuses a request that has waited outside of the gate of its file.
-    fn refuse(&mut self, pending: Pending, why: Errno) {
+    fn refuse(&mut self, pending: WaitingRequest, why: Errno) {
         match pending {
-            Pending::Request(message) => {
+            WaitingRequest::Request(message) => {
                 let request = parse(&message, 0).expect("it was parsed before");
                 self.core.refuse(request.unique, why);
             }
-            Pending::Fsync { unique, .. } => self.core.refuse(unique, why),
-            Pending::Write(slot) => self.data.refuse_write(&mut self.core, slot, why),
-            Pending::Read(_) | Pending::Move => unreachable!("neither asks for a move"),
+            WaitingRequest::Fsync { unique, .. } => self.core.refuse(unique, why),
+            WaitingRequest::Write(slot) => self.data.refuse_write(&mut self.core, slot, why),
+            WaitingRequest::Read(_) | WaitingRequest::Move => {
+                unreachable!("neither asks for a move")
+            }
         }
     }
 
     /// Continues a request that has waited. `is_admitted` is `true` if the request has its turn
     /// among the requests of its file.
-    fn go_on(&mut self, pending: Pending, is_admitted: bool) {
+    fn go_on(&mut self, pending: WaitingRequest, is_admitted: bool) {
         match pending {
-            Pending::Request(message) => {
+            WaitingRequest::Request(message) => {
                 let request = parse(&message, 0).expect("it was parsed before");
                 self.carry_out(&request, &message);
             }
-            Pending::Fsync { unique, at } => self.commit_attributes(unique, at),
-            Pending::Read(slot) => self.data.place_read(&mut self.core, slot),
-            Pending::Write(slot) if is_admitted => self.data.place_write(&mut self.core, slot),
-            Pending::Write(slot) => self.data.enter_write(&mut self.core, slot),
-            Pending::Move => self.upkeep.end_move(&mut self.core),
+            WaitingRequest::Fsync { unique, at } => self.commit_attributes(unique, at),
+            WaitingRequest::Read(slot) => self.data.place_read(&mut self.core, slot),
+            WaitingRequest::Write(slot) if is_admitted => {
+                self.data.place_write(&mut self.core, slot)
+            }
+            WaitingRequest::Write(slot) => self.data.enter_write(&mut self.core, slot),
+            WaitingRequest::Move => self.upkeep.end_move(&mut self.core),
         }
     }
 }

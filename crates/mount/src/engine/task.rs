@@ -13,18 +13,18 @@ pub(super) enum Task {
     /// Reads a part of the range that a read request asks for.
     Read(Slot, usize),
     /// Reads a page of which a write changes a part.
-    Edge(Slot, Edge),
+    Edge(Slot, EdgePage),
     /// Writes the data of a write request.
     Write(Slot),
     /// Flushes all writes up to one of them for a sync that has nothing to commit.
     Fsync { unique: u64, at: Ino, written: u64 },
     /// Carries out a commit, a chore or a move of the file system itself.
-    Upkeep(Deed),
+    Upkeep(UpkeepCommand),
 }
 
 /// The page at an end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edge {
+pub(super) enum EdgePage {
     /// The page in which the write begins.
     Head,
     /// The page in which the write ends.
@@ -35,7 +35,7 @@ pub(super) enum Edge {
 
 /// The purpose of a device command that serves the file system itself.
 #[derive(Debug)]
-pub(super) enum Deed {
+pub(super) enum UpkeepCommand {
     /// Writes the pages of the commit with this number. All writes up to `written` have ended
     /// before, and are durable with it.
     Commit { number: u64, written: u64 },
@@ -59,7 +59,7 @@ pub(super) enum Deed {
 
 /// A request, or a step of one, that waits for an event or for other requests of the same file.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum WaitingRequest {
     /// A request that is carried out again from its message.
     Request(Box<[u8]>),
     /// A read request that waits for its turn.

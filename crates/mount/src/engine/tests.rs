@@ -12,7 +12,9 @@ use contract::Buf;
 use io::fuse::HEAD_BYTES;
 
 use super::*;
-use volume::{COMMIT_PAGES_MAX, Cache, Faults, Memory, Room, Slow, VOLUME_PAGES, random};
+use volume::{
+    COMMIT_PAGES_MAX, Cache, Faults, FreePages, Memory, SlowDevice, VOLUME_PAGES, random,
+};
 
 mod power;
 mod volume;
@@ -22,17 +24,17 @@ type Replies = Rc<RefCell<BTreeMap<u64, (i32, Vec<u8>)>>>;
 
 /// A kernel that is a list of messages.
 #[derive(Default)]
-struct List {
+struct MessageList {
     messages: Rc<RefCell<VecDeque<Vec<u8>>>>,
     replies: Replies,
     leaving: Vec<Buf>,
     ended: Rc<RefCell<bool>>,
 }
 
-impl Kernel for List {
+impl Kernel for MessageList {
     fn poll(
         &mut self,
-        messages: &mut Vec<Message>,
+        messages: &mut Vec<FuseRequest>,
         freed: &mut Vec<Buf>,
         supply: &mut dyn FnMut() -> Option<Buf>,
     ) {
@@ -43,7 +45,7 @@ impl Kernel for List {
             head[..first.len()].copy_from_slice(first);
             let mut buf = supply().expect("there are buffers");
             buf.prefix_mut(rest.len()).copy_from_slice(rest);
-            messages.push(Message { head, bytes: bytes.len(), buf });
+            messages.push(FuseRequest { head, bytes: bytes.len(), buf });
         }
     }
 
@@ -79,12 +81,12 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 struct Rig {
     memory: Memory,
     cache: Rc<RefCell<Cache>>,
-    engine: Engine<List, Slow>,
+    engine: Engine<MessageList, SlowDevice>,
     messages: Rc<RefCell<VecDeque<Vec<u8>>>>,
     replies: Replies,
     ended: Rc<RefCell<bool>>,
     faults: Rc<RefCell<Faults>>,
-    room: Arc<Room>,
+    room: Arc<FreePages>,
     unique: u64,
     now: Instant,
 }
@@ -102,12 +104,12 @@ impl Rig {
         let most = usize::from(COMMIT_PAGES_MAX);
         let settings = Settings { commit_pages_max: most, seed: 1, read_only: false };
         let fs = contigfs::mount(&mut memory, &settings).unwrap();
-        let list = List::default();
+        let list = MessageList::default();
         let (messages, replies) = (list.messages.clone(), list.replies.clone());
         let (ended, faults) = (list.ended.clone(), Rc::<RefCell<Faults>>::default());
         let (waiting, ready) = (Vec::new(), Vec::new());
         let cache = Rc::<RefCell<Cache>>::default();
-        let slow = Slow {
+        let slow = SlowDevice {
             memory: memory.clone(),
             cache: cache.clone(),
             waiting,
@@ -126,13 +128,13 @@ impl Rig {
                 .collect::<Vec<Buf>>()
         };
         let pool = BufPool::new(BUFFERS.iter().enumerate().flat_map(make));
-        let room = Arc::new(Room(AtomicU64::new(VOLUME_PAGES)));
+        let room = Arc::new(FreePages(AtomicU64::new(VOLUME_PAGES)));
         let engine = Engine::new(list, slow, fs, pool, Some(room.clone()));
         let (unique, now) = (0, Instant::ZERO);
         Rig { memory, cache, engine, messages, replies, ended, faults, room, unique, now }
     }
 
-    fn turn(&mut self) -> Option<Turn> {
+    fn turn(&mut self) -> Option<TurnOutcome> {
         self.now = self.now + std::time::Duration::from_millis(1);
         let wall = Time { seconds: 1_000 + self.unique as i64, nanos: 0 };
         self.engine.turn(self.now, wall)

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use contigfs::{
-    Answer, Attributes, Change, Errno, Ino, Operation, RenameHow, S_ISGID, S_ISUID, S_IXGRP, Seek,
-    SetHow, SetTime, Statistics, Time,
+    AttributeChange, Attributes, Errno, Ino, Operation, OperationResult, RenameMode, S_ISGID,
+    S_ISUID, S_IXGRP, SeekTarget, SetTime, Statistics, Time, XattrMode,
 };
 use contract::Status;
-use proto::fuse::{self, Changes, Entry, Head, Opened, Sizes, TimeOr};
+use proto::fuse::{
+    self, AttributeChanges, FileSystemSizes, NodeEntry, OpenReply, ReplyMessage, TimeStampUpdate,
+};
 use rustix::fs::OFlags;
 use wire::fuse::open_flag;
 
@@ -24,7 +26,7 @@ const ACCESS_MODE: u32 = 3;
 
 /// The form of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ReplyForm {
     /// Success without a body.
     Done,
     /// A reply with the node that a name refers to (`fuse_entry_out`).
@@ -48,9 +50,9 @@ pub(super) enum Form {
 }
 
 /// A request that the file system carries out alone.
-pub(super) struct Asked<'a> {
+pub(super) struct MetadataRequest<'a> {
     pub(super) operation: Operation<'a>,
-    pub(super) form: Form,
+    pub(super) form: ReplyForm,
 }
 
 /// Returns the number of an inode of ours.
@@ -66,9 +68,9 @@ fn writes(flags: u32) -> bool {
     WRITES.contains(&(flags & ACCESS_MODE))
 }
 
-/// Returns `true` if a write with these flags of open(2) is to be durable before its reply. The kernel
-/// syncs after other writes; but one past its cache, for which its caller does not wait, is answered
-/// with our reply.
+/// Returns `true` if a write with these flags of open(2) is to be durable before its reply. The
+/// kernel syncs after other writes; but one past its cache, for which its caller does not wait, is
+/// answered with our reply.
 pub(super) fn syncs(flags: u32) -> bool {
     OFlags::from_bits_retain(flags).contains(OFlags::DIRECT | OFlags::DSYNC)
 }
@@ -90,37 +92,39 @@ fn may_write(handle: u64) -> bool {
 pub(super) fn asked<'a>(
     node: u64,
     operation: &fuse::Operation<'a>,
-) -> Result<Option<Asked<'a>>, Errno> {
+) -> Result<Option<MetadataRequest<'a>>, Errno> {
     use fuse::Operation as O;
     let at = ino(node)?;
-    let asked = |operation, form| Ok(Some(Asked { operation, form }));
+    let asked = |operation, form| Ok(Some(MetadataRequest { operation, form }));
     match *operation {
-        O::Lookup(name) => asked(Operation::Lookup { parent: at, name }, Form::Entry),
-        O::GetAttr { .. } => asked(Operation::Attributes { ino: at }, Form::Attributes),
-        O::ReadLink => asked(Operation::ReadLink { ino: at }, Form::Bytes),
+        O::Lookup(name) => asked(Operation::Lookup { parent: at, name }, ReplyForm::Entry),
+        O::GetAttr { .. } => asked(Operation::Attributes { ino: at }, ReplyForm::Attributes),
+        O::ReadLink => asked(Operation::ReadLink { ino: at }, ReplyForm::Bytes),
         O::Open { flags } => {
             let write = writes(flags);
-            asked(Operation::Open { ino: at, write }, Form::Opened { write })
+            asked(Operation::Open { ino: at, write }, ReplyForm::Opened { write })
         }
         O::OpenDir { .. } => {
-            asked(Operation::Open { ino: at, write: false }, Form::OpenedDirectory)
+            asked(Operation::Open { ino: at, write: false }, ReplyForm::OpenedDirectory)
         }
         O::Release { handle } => {
-            asked(Operation::Release { ino: at, write: may_write(handle) }, Form::Done)
+            asked(Operation::Release { ino: at, write: may_write(handle) }, ReplyForm::Done)
         }
-        O::ReleaseDir { .. } => asked(Operation::Release { ino: at, write: false }, Form::Done),
-        O::FsyncDir { .. } => asked(Operation::Fsync { ino: at }, Form::Done),
-        O::StatFs => asked(Operation::Statistics, Form::Statistics),
+        O::ReleaseDir { .. } => {
+            asked(Operation::Release { ino: at, write: false }, ReplyForm::Done)
+        }
+        O::FsyncDir { .. } => asked(Operation::Fsync { ino: at }, ReplyForm::Done),
+        O::StatFs => asked(Operation::Statistics, ReplyForm::Statistics),
         O::Fallocate { offset, length, mode, .. } => {
-            asked(allocate(at, offset, length, mode)?, Form::Done)
+            asked(allocate(at, offset, length, mode)?, ReplyForm::Done)
         }
         O::Seek { offset, whence, .. } => {
             let what = match whence {
-                3 => Seek::Data,
-                4 => Seek::Hole,
+                3 => SeekTarget::Data,
+                4 => SeekTarget::Hole,
                 _ => return Err(Errno::INVAL),
             };
-            asked(Operation::Seek { ino: at, offset, what }, Form::Offset)
+            asked(Operation::Seek { ino: at, offset, what }, ReplyForm::Offset)
         }
         _ => match tree(at, operation)? {
             Some(found) => Ok(Some(found)),
@@ -130,46 +134,55 @@ pub(super) fn asked<'a>(
 }
 
 /// Returns the operation for a request that changes names.
-fn tree<'a>(at: Ino, operation: &fuse::Operation<'a>) -> Result<Option<Asked<'a>>, Errno> {
+fn tree<'a>(
+    at: Ino,
+    operation: &fuse::Operation<'a>,
+) -> Result<Option<MetadataRequest<'a>>, Errno> {
     use fuse::Operation as O;
     let (operation, form) = match *operation {
         O::MkNod { name, mode, rdev } => {
-            (Operation::Make { parent: at, name, mode, rdev }, Form::Entry)
+            (Operation::Make { parent: at, name, mode, rdev }, ReplyForm::Entry)
         }
         O::MkDir { name, mode } => {
             let mode = contigfs::S_IFDIR | mode & 0o7777;
-            (Operation::Make { parent: at, name, mode, rdev: 0 }, Form::Entry)
+            (Operation::Make { parent: at, name, mode, rdev: 0 }, ReplyForm::Entry)
         }
         O::Create { name, mode, flags } => {
-            let form = Form::Created { write: writes(flags) };
+            let form = ReplyForm::Created { write: writes(flags) };
             (Operation::Make { parent: at, name, mode, rdev: 0 }, form)
         }
         O::Symlink { name, target } => {
-            (Operation::Symlink { parent: at, name, target }, Form::Entry)
+            (Operation::Symlink { parent: at, name, target }, ReplyForm::Entry)
         }
         O::Link { target, name } => {
-            (Operation::Link { ino: ino(target)?, parent: at, name }, Form::Entry)
+            (Operation::Link { ino: ino(target)?, parent: at, name }, ReplyForm::Entry)
         }
-        O::Unlink(name) => (Operation::Unlink { parent: at, name }, Form::Done),
-        O::RmDir(name) => (Operation::RemoveDirectory { parent: at, name }, Form::Done),
+        O::Unlink(name) => (Operation::Unlink { parent: at, name }, ReplyForm::Done),
+        O::RmDir(name) => (Operation::RemoveDirectory { parent: at, name }, ReplyForm::Done),
         O::Rename { name, new_directory, new_name, flags } => {
             let how = match flags {
-                0 => RenameHow::Replace,
-                1 => RenameHow::NoReplace,
-                2 => RenameHow::Exchange,
+                0 => RenameMode::Replace,
+                1 => RenameMode::NoReplace,
+                2 => RenameMode::Exchange,
                 _ => return Err(Errno::INVAL),
             };
             let to_parent = ino(new_directory)?;
-            (Operation::Rename { parent: at, name, to_parent, to_name: new_name, how }, Form::Done)
+            (
+                Operation::Rename { parent: at, name, to_parent, to_name: new_name, how },
+                ReplyForm::Done,
+            )
         }
         _ => return Ok(None),
     };
-    Ok(Some(Asked { operation, form }))
+    Ok(Some(MetadataRequest { operation, form }))
 }
 
 /// Returns the operation for a request about extended attributes. Access control lists have names
 /// that begin with `system.`, and are not kept.
-fn xattr<'a>(at: Ino, operation: &fuse::Operation<'a>) -> Result<Option<Asked<'a>>, Errno> {
+fn xattr<'a>(
+    at: Ino,
+    operation: &fuse::Operation<'a>,
+) -> Result<Option<MetadataRequest<'a>>, Errno> {
     use fuse::Operation as O;
     let kept = |name: &'a [u8]| match name.starts_with(b"system.") {
         true => Err(Errno::OPNOTSUPP),
@@ -178,21 +191,25 @@ fn xattr<'a>(at: Ino, operation: &fuse::Operation<'a>) -> Result<Option<Asked<'a
     let (operation, form) = match *operation {
         O::SetXattr { name, value, flags } => {
             let how = match flags {
-                0 => SetHow::Any,
-                1 => SetHow::Create,
-                2 => SetHow::Replace,
+                0 => XattrMode::Any,
+                1 => XattrMode::Create,
+                2 => XattrMode::Replace,
                 _ => return Err(Errno::INVAL),
             };
-            (Operation::SetXattr { ino: at, name: kept(name)?, value, how }, Form::Done)
+            (Operation::SetXattr { ino: at, name: kept(name)?, value, how }, ReplyForm::Done)
         }
         O::GetXattr { name, bytes } => {
-            (Operation::GetXattr { ino: at, name: kept(name)? }, Form::Xattr { room: bytes })
+            (Operation::GetXattr { ino: at, name: kept(name)? }, ReplyForm::Xattr { room: bytes })
         }
-        O::ListXattr { bytes } => (Operation::ListXattrs { ino: at }, Form::Xattr { room: bytes }),
-        O::RemoveXattr(name) => (Operation::RemoveXattr { ino: at, name: kept(name)? }, Form::Done),
+        O::ListXattr { bytes } => {
+            (Operation::ListXattrs { ino: at }, ReplyForm::Xattr { room: bytes })
+        }
+        O::RemoveXattr(name) => {
+            (Operation::RemoveXattr { ino: at, name: kept(name)? }, ReplyForm::Done)
+        }
         _ => return Ok(None),
     };
-    Ok(Some(Asked { operation, form }))
+    Ok(Some(MetadataRequest { operation, form }))
 }
 
 /// Returns the operation for an fallocate(2) with these flags.
@@ -216,13 +233,13 @@ pub(super) fn without_privileges(mode: u32) -> u32 {
 }
 
 /// Returns the change of attributes that the kernel asks for. `mode` is the mode of the inode.
-pub(super) fn change(changes: &Changes, mode: u32) -> Change {
-    let time = |time: TimeOr| match time {
-        TimeOr::Now => SetTime::Now,
-        TimeOr::At(time) => SetTime::To(from_kernel(time)),
+pub(super) fn change(changes: &AttributeChanges, mode: u32) -> AttributeChange {
+    let time = |time: TimeStampUpdate| match time {
+        TimeStampUpdate::Now => SetTime::Now,
+        TimeStampUpdate::At(time) => SetTime::To(from_kernel(time)),
     };
     let kept = changes.mode.unwrap_or(mode);
-    Change {
+    AttributeChange {
         mode: if changes.kill_suidgid { Some(without_privileges(kept)) } else { changes.mode },
         uid: changes.uid,
         gid: changes.gid,
@@ -259,8 +276,8 @@ fn attributes(of: &Attributes) -> fuse::Attributes {
 }
 
 /// Converts an inode's attributes to the kernel's structure of a directory entry.
-pub(super) fn entry(of: &Attributes) -> Entry {
-    Entry {
+pub(super) fn entry(of: &Attributes) -> NodeEntry {
+    NodeEntry {
         generation: u64::from(of.generation),
         attributes: attributes(of),
         name_cached: CACHED,
@@ -269,9 +286,9 @@ pub(super) fn entry(of: &Attributes) -> Entry {
 }
 
 /// The form of a reply to the kernel: its encoded message, or a body that follows a head.
-pub(super) enum Said {
+pub(super) enum EncodedReply {
     /// A reply without data.
-    Head(Head),
+    Head(ReplyMessage),
     /// The data of a reply that has no fixed structure.
     Bytes(Vec<u8>),
 }
@@ -280,27 +297,37 @@ pub(super) enum Said {
 ///
 /// # Errors
 /// `ERANGE` if the caller has too little room.
-pub(super) fn said(unique: u64, form: Form, answer: Answer) -> Result<Said, Errno> {
-    let opened = |write| Opened { handle: handle(write), flags: file_flags() };
-    Ok(Said::Head(match (form, answer) {
-        (Form::Created { write }, Answer::Entry(of)) => {
-            Head::created(unique, &entry(&of), opened(write))
+pub(super) fn said(
+    unique: u64,
+    form: ReplyForm,
+    answer: OperationResult,
+) -> Result<EncodedReply, Errno> {
+    let opened = |write| OpenReply { handle: handle(write), flags: file_flags() };
+    Ok(EncodedReply::Head(match (form, answer) {
+        (ReplyForm::Created { write }, OperationResult::Entry(of)) => {
+            ReplyMessage::created(unique, &entry(&of), opened(write))
         }
-        (_, Answer::Entry(of)) => Head::entry(unique, &entry(&of)),
-        (Form::Opened { write }, _) => Head::opened(unique, opened(write)),
-        (Form::OpenedDirectory, _) => {
+        (_, OperationResult::Entry(of)) => ReplyMessage::entry(unique, &entry(&of)),
+        (ReplyForm::Opened { write }, _) => ReplyMessage::opened(unique, opened(write)),
+        (ReplyForm::OpenedDirectory, _) => {
             let flags = open_flag::CACHE_DIR | open_flag::KEEP_CACHE;
-            Head::opened(unique, Opened { handle: 0, flags })
+            ReplyMessage::opened(unique, OpenReply { handle: 0, flags })
         }
-        (_, Answer::Attributes(of)) => Head::attributes(unique, &attributes(&of), CACHED),
-        (Form::Xattr { room: 0 }, Answer::Bytes(bytes)) => Head::size(unique, bytes.len() as u32),
-        (Form::Xattr { room }, Answer::Bytes(bytes)) if bytes.len() > room as usize => {
+        (_, OperationResult::Attributes(of)) => {
+            ReplyMessage::attributes(unique, &attributes(&of), CACHED)
+        }
+        (ReplyForm::Xattr { room: 0 }, OperationResult::Bytes(bytes)) => {
+            ReplyMessage::size(unique, bytes.len() as u32)
+        }
+        (ReplyForm::Xattr { room }, OperationResult::Bytes(bytes))
+            if bytes.len() > room as usize =>
+        {
             return Err(Errno::RANGE);
         }
-        (_, Answer::Bytes(bytes)) => return Ok(Said::Bytes(bytes)),
-        (_, Answer::Offset(offset)) => Head::place(unique, offset),
-        (_, Answer::Statistics(counts)) => Head::sizes(unique, &sizes(&counts)),
-        (_, Answer::Done) => Head::done(unique),
+        (_, OperationResult::Bytes(bytes)) => return Ok(EncodedReply::Bytes(bytes)),
+        (_, OperationResult::Offset(offset)) => ReplyMessage::place(unique, offset),
+        (_, OperationResult::Statistics(counts)) => ReplyMessage::sizes(unique, &sizes(&counts)),
+        (_, OperationResult::Done) => ReplyMessage::done(unique),
     }))
 }
 
@@ -310,8 +337,8 @@ fn file_flags() -> u32 {
     open_flag::KEEP_CACHE | open_flag::NO_FLUSH | open_flag::PARALLEL_DIRECT_WRITES
 }
 
-fn sizes(counts: &Statistics) -> Sizes {
-    Sizes {
+fn sizes(counts: &Statistics) -> FileSystemSizes {
+    FileSystemSizes {
         block_bytes: PAGE_BYTES,
         blocks: counts.pages,
         free: counts.pages_free,
@@ -356,17 +383,18 @@ mod tests {
 
     #[test]
     fn a_change_clears_the_bits_of_other_users() {
-        let changes = Changes { size: Some(0), kill_suidgid: true, ..Changes::default() };
+        let changes =
+            AttributeChanges { size: Some(0), kill_suidgid: true, ..AttributeChanges::default() };
         assert_eq!(change(&changes, 0o106_755).mode, Some(0o755));
         assert_eq!(change(&changes, 0o102_745).mode, Some(0o2745), "a group that cannot run it");
-        let changes = Changes { kill_suidgid: false, ..changes };
+        let changes = AttributeChanges { kill_suidgid: false, ..changes };
         assert_eq!(change(&changes, 0o106_755).mode, None);
     }
 
     #[test]
     fn too_little_room_is_an_error() {
-        let bytes = Answer::Bytes(vec![0; 9]);
-        assert_eq!(said(1, Form::Xattr { room: 8 }, bytes.clone()).err(), Some(Errno::RANGE));
-        assert!(matches!(said(1, Form::Xattr { room: 9 }, bytes), Ok(Said::Bytes(_))));
+        let bytes = OperationResult::Bytes(vec![0; 9]);
+        assert_eq!(said(1, ReplyForm::Xattr { room: 8 }, bytes.clone()).err(), Some(Errno::RANGE));
+        assert!(matches!(said(1, ReplyForm::Xattr { room: 9 }, bytes), Ok(EncodedReply::Bytes(_))));
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-use contigfs::{Chore, Errno, Move, Until, Work};
+use contigfs::{AwaitedEvent, Chore, ChoreWork, Errno, Move};
 use contract::{Buf, COMMIT_PAGE_BYTES, Command, Device, Instant, REQUEST_BYTES_MAX, Status};
 use dataplane::fill_commit;
 
 use super::core::Core;
-use super::task::{Deed, PAGE_BYTES, Pending, Task, pages};
+use super::task::{PAGE_BYTES, Task, UpkeepCommand, WaitingRequest, pages};
 use super::translate::failed;
-use crate::gates::Pass;
+use crate::gates::FileAccess;
 use crate::kernel::Kernel;
 
 /// The longest time for which a change that nobody waits for stays in memory alone.
@@ -31,17 +31,17 @@ const DISCARD_PAGES_MAX: u64 = 1 << 18;
 
 /// A move of a file's data.
 #[derive(Debug)]
-struct Moving {
+struct MoveInProgress {
     order: Move,
     copied: u64,
     /// The request that waits for the move.
-    waiting: Pending,
+    waiting: WaitingRequest,
     failed: Option<Errno>,
 }
 
 /// The stage of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum MountStage {
     /// The kernel has requests.
     Serving,
     /// The file system is not mounted any more, and changes go to the device.
@@ -55,7 +55,7 @@ pub(super) enum Stage {
 
 /// The commit that is being written to the device.
 #[derive(Debug)]
-struct Committing {
+struct CommitInProgress {
     pages: u16,
     /// The number of tries for which there was no space.
     full: u32,
@@ -68,13 +68,13 @@ struct Committing {
 /// moves, and the last flush.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    pub(super) stage: Stage,
+    pub(super) stage: MountStage,
     /// The time at which changes in memory are committed; `None` without such changes.
     flush_at: Option<Instant>,
     /// `true` from that time until all commits were taken that had changes then.
     is_due: bool,
     /// The last of these commits.
-    last_due: Until,
+    last_due: AwaitedEvent,
     /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
     /// Ranges of pages that wait to be discarded, each with the number of the chore that needs the
@@ -88,19 +88,19 @@ pub(super) struct Upkeep {
     /// `true` while a flush of these chores is under way.
     is_covering: bool,
     /// Moves, of which the first is under way.
-    moves: VecDeque<Moving>,
+    moves: VecDeque<MoveInProgress>,
     /// The commit that is being written, with its number; `None` if there is none.
-    commit: Option<(u64, Committing)>,
+    commit: Option<(u64, CommitInProgress)>,
 }
 
 impl Upkeep {
     /// Returns the upkeep of a file system at rest.
     pub(super) fn new() -> Upkeep {
         Upkeep {
-            stage: Stage::Serving,
+            stage: MountStage::Serving,
             flush_at: None,
             is_due: false,
-            last_due: Until::Now,
+            last_due: AwaitedEvent::Now,
             discards: HashMap::new(),
             cuts: VecDeque::new(),
             cutting: 0,
@@ -142,7 +142,7 @@ impl Upkeep {
         if self.commit.is_some() {
             return false;
         }
-        let is_wanted = self.is_due || self.stage != Stage::Serving;
+        let is_wanted = self.is_due || self.stage != MountStage::Serving;
         if !is_wanted && !core.is_awaited() && !core.fs.has_full_commit() {
             return false;
         }
@@ -155,17 +155,18 @@ impl Upkeep {
         let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
         fill_commit(&mut buf, &commit.pages);
         let pages = count as u16;
-        self.commit = Some((commit.number, Committing { pages, full: 0, waiting: None }));
+        self.commit = Some((commit.number, CommitInProgress { pages, full: 0, waiting: None }));
         self.submit_commit(core, commit.number, pages, buf);
         true
     }
 
-    /// Flushes chores that no commit is going to make durable. Returns `true` if a flush was started.
+    /// Flushes chores that no commit is going to make durable. Returns `true` if a flush was
+    /// started.
     fn cover<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         if self.cleared.is_empty() || std::mem::replace(&mut self.is_covering, true) {
             return false;
         }
-        let deed = Deed::Cover { written: core.written.last() };
+        let deed = UpkeepCommand::Cover { written: core.written.last() };
         submit(core, Command::Flush, None, deed);
         true
     }
@@ -201,7 +202,7 @@ impl Upkeep {
         pages: u16,
         buf: Buf,
     ) {
-        let deed = Deed::Commit { number, written: core.written.last() };
+        let deed = UpkeepCommand::Commit { number, written: core.written.last() };
         submit(core, Command::Commit { pages }, Some(buf), deed);
     }
 
@@ -245,15 +246,15 @@ impl Upkeep {
 
     fn start_chore<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: Chore) {
         match chore.work {
-            Work::Discard { page, pages: count } => {
+            ChoreWork::Discard { page, pages: count } => {
                 let discards = count.div_ceil(DISCARD_PAGES_MAX) as u32;
                 self.discards.insert(chore.number, (discards, true));
                 self.cuts.push_back((chore.number, page..page + count));
             }
-            Work::Zero { at, .. } => {
+            ChoreWork::Zero { at, .. } => {
                 let buf = core.take(PAGE_BYTES);
                 let range = pages(at - at % PAGE_BYTES as u64, PAGE_BYTES);
-                submit(core, Command::Read(range), Some(buf), Deed::Zero(chore));
+                submit(core, Command::Read(range), Some(buf), UpkeepCommand::Zero(chore));
             }
         }
     }
@@ -273,7 +274,7 @@ impl Upkeep {
             }
             self.cutting += 1;
             let range = pages(start * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
-            submit(core, Command::Discard(range), None, Deed::Discard(number));
+            submit(core, Command::Discard(range), None, UpkeepCommand::Discard(number));
         }
         self.cutting > before
     }
@@ -282,7 +283,7 @@ impl Upkeep {
     pub(super) fn ended<K: Kernel, D: Device>(
         &mut self,
         core: &mut Core<K, D>,
-        task: Deed,
+        task: UpkeepCommand,
         status: Status,
         buf: Option<Buf>,
     ) {
@@ -292,9 +293,11 @@ impl Upkeep {
         }
         core.waits.has_news = true;
         let buf = match (task, buf) {
-            (Deed::Zero(chore), Some(buf)) if is_good => return self.zero(core, &chore, buf),
-            (Deed::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
-            (task @ Deed::Commit { .. }, Some(buf)) if status == Status::NoSpace => {
+            (UpkeepCommand::Zero(chore), Some(buf)) if is_good => {
+                return self.zero(core, &chore, buf);
+            }
+            (UpkeepCommand::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
+            (task @ UpkeepCommand::Commit { .. }, Some(buf)) if status == Status::NoSpace => {
                 let Some(buf) = self.keep_commit(core.now, buf) else { return };
                 self.note_end(core, task, status);
                 Some(buf)
@@ -310,19 +313,19 @@ impl Upkeep {
     fn note_end<K: Kernel, D: Device>(
         &mut self,
         core: &mut Core<K, D>,
-        task: Deed,
+        task: UpkeepCommand,
         status: Status,
     ) {
         let is_good = status.is_ok();
         match task {
-            Deed::Commit { number, written } => {
+            UpkeepCommand::Commit { number, written } => {
                 self.commit = None;
                 if is_good {
                     core.written.note_durable(written);
                 }
                 core.fs.commit_ended(number, is_good);
             }
-            Deed::Discard(number) => {
+            UpkeepCommand::Discard(number) => {
                 self.cutting -= 1;
                 let (left, all_good) =
                     self.discards.get_mut(&number).expect("the chore is under way");
@@ -335,12 +338,12 @@ impl Upkeep {
                     self.note_chore(core, number, all_good);
                 }
             }
-            Deed::Zero(chore) => self.note_chore(core, chore.number, is_good),
-            Deed::Zeroed(number) => {
+            UpkeepCommand::Zero(chore) => self.note_chore(core, chore.number, is_good),
+            UpkeepCommand::Zeroed(number) => {
                 core.written.note();
                 self.note_chore(core, number, is_good);
             }
-            Deed::Cover { written } => {
+            UpkeepCommand::Cover { written } => {
                 self.is_covering = false;
                 match is_good {
                     true => core.written.note_durable(written),
@@ -349,15 +352,19 @@ impl Upkeep {
                     }),
                 }
             }
-            Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, status),
-            Deed::Last => self.stage = Stage::Closed { is_durable: is_good },
+            UpkeepCommand::Copy | UpkeepCommand::Copied | UpkeepCommand::Move => {
+                self.copy_ended(core, &task, status)
+            }
+            UpkeepCommand::Last => self.stage = MountStage::Closed { is_durable: is_good },
         }
     }
 
     /// Writes zeroes into a part of a page that was read, unless the part is zero already, since a
     /// write to a hole would take space.
     fn zero<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: &Chore, mut buf: Buf) {
-        let Work::Zero { at, bytes } = chore.work else { unreachable!("the chore writes zeroes") };
+        let ChoreWork::Zero { at, bytes } = chore.work else {
+            unreachable!("the chore writes zeroes")
+        };
         let within = (at % PAGE_BYTES as u64) as usize;
         let part = &mut buf.prefix_mut(PAGE_BYTES)[within..within + bytes as usize];
         if part.iter().all(|byte| *byte == 0) {
@@ -367,7 +374,7 @@ impl Upkeep {
         part.fill(0);
         let range = pages(at - within as u64, PAGE_BYTES);
         let command = Command::Write { range, fua: false };
-        submit(core, command, Some(buf), Deed::Zeroed(chore.number));
+        submit(core, command, Some(buf), UpkeepCommand::Zeroed(chore.number));
     }
 
     /// Starts a move, for which a request waits.
@@ -375,9 +382,9 @@ impl Upkeep {
         &mut self,
         core: &mut Core<K, D>,
         order: Move,
-        waiting: Pending,
+        waiting: WaitingRequest,
     ) {
-        self.moves.push_back(Moving { order, copied: 0, waiting, failed: None });
+        self.moves.push_back(MoveInProgress { order, copied: 0, waiting, failed: None });
         if self.moves.len() == 1 {
             self.begin_move(core);
         }
@@ -395,12 +402,12 @@ impl Upkeep {
         let moving = self.moves.front().expect("a move is under way");
         let left = moving.order.bytes - moving.copied;
         if left == 0 {
-            return submit(core, Command::Flush, None, Deed::Move);
+            return submit(core, Command::Flush, None, UpkeepCommand::Move);
         }
         let bytes = left.min(REQUEST_BYTES_MAX as u64) as usize;
         let range = pages(moving.order.from + moving.copied, bytes);
         let buf = core.take(bytes);
-        submit(core, Command::Read(range), Some(buf), Deed::Copy);
+        submit(core, Command::Read(range), Some(buf), UpkeepCommand::Copy);
     }
 
     fn write_copy<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, buf: Buf) {
@@ -409,13 +416,13 @@ impl Upkeep {
         let bytes = left.min(REQUEST_BYTES_MAX as u64) as usize;
         let range = pages(moving.order.to + moving.copied, bytes);
         moving.copied += bytes as u64;
-        submit(core, Command::Write { range, fua: false }, Some(buf), Deed::Copied);
+        submit(core, Command::Write { range, fua: false }, Some(buf), UpkeepCommand::Copied);
     }
 
     fn copy_ended<K: Kernel, D: Device>(
         &mut self,
         core: &mut Core<K, D>,
-        task: &Deed,
+        task: &UpkeepCommand,
         status: Status,
     ) {
         let moving = self.moves.front_mut().expect("a move is under way");
@@ -423,12 +430,12 @@ impl Upkeep {
             moving.failed = Some(failed(status));
         }
         let ino = moving.order.ino;
-        if moving.failed.is_none() && !matches!(task, Deed::Move) {
+        if moving.failed.is_none() && !matches!(task, UpkeepCommand::Move) {
             core.fs.copied(ino, moving.order.bytes - moving.copied);
             return self.copy_next(core);
         }
         // Reads of the old place end before it is discarded.
-        if core.gates.enter(ino, Pass::Alone, Pending::Move).is_some() {
+        if core.gates.enter(ino, FileAccess::Alone, WaitingRequest::Move).is_some() {
             self.end_move(core);
         }
     }
@@ -440,7 +447,7 @@ impl Upkeep {
         core.fs.moved(moving.order.ino, moving.failed.is_none());
         core.gates.leave(moving.order.ino, &mut core.waits.admitted);
         match moving.failed {
-            None => core.waits.again.push((Until::Now, moving.waiting)),
+            None => core.waits.again.push((AwaitedEvent::Now, moving.waiting)),
             // Another try would fail the same way, and write the copy once more.
             Some(why) => core.waits.refused.push((moving.waiting, why)),
         }
@@ -450,13 +457,13 @@ impl Upkeep {
     /// Flushes once the file system is not mounted any more, no request is in service, and all
     /// changes are on the device.
     pub(super) fn close<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
-        if self.stage != Stage::Closing || !core.is_idle() || !self.moves.is_empty() {
+        if self.stage != MountStage::Closing || !core.is_idle() || !self.moves.is_empty() {
             return;
         }
         core.fs.flush_attributes();
         if core.fs.is_idle() && core.disk.is_idle() {
-            self.stage = Stage::Flushing;
-            submit(core, Command::Flush, None, Deed::Last);
+            self.stage = MountStage::Flushing;
+            submit(core, Command::Flush, None, UpkeepCommand::Last);
         }
     }
 }
@@ -465,7 +472,7 @@ fn submit<K: Kernel, D: Device>(
     core: &mut Core<K, D>,
     command: Command,
     buf: Option<Buf>,
-    deed: Deed,
+    deed: UpkeepCommand,
 ) {
     core.disk.submit(core.now, command, buf, Task::Upkeep(deed));
 }

@@ -8,15 +8,15 @@ use wire::packets::{PacketHelloBody, PacketKind, ResetBody, RetryBody};
 use zerocopy::IntoBytes;
 
 use super::perfect::{SMALL, sealed};
-use super::talk::{Manner, Talks};
-use super::world::{Arena, Flying, Port, World};
-use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
-use crate::{Counters, Sealed, Settings};
+use super::talk::{ConversationPlan, TrialConversations};
+use super::world::{Arena, PacketInFlight, Port, World};
+use crate::head::{HEAD_BYTES, ParsedHead, crc_of, write_crc};
+use crate::{Counters, SealSettings, Settings};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-const MANNER: Manner =
-    Manner { messages: 300, ahead: 8, body_bytes_max: 3000, strict: 100, pauses: 0 };
+const MANNER: ConversationPlan =
+    ConversationPlan { messages: 300, ahead: 8, body_bytes_max: 3000, strict: 100, pauses: 0 };
 
 /// Runs a client and a server that talk, while an attacker acts every fifth of a millisecond.
 /// Returns the counters of both endpoints.
@@ -29,7 +29,7 @@ pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)
     let client = world.add(client, [port.clone()].into(), &mut arena);
     let server = world.add(settings.clone(), [port].into(), &mut arena);
     world.is_taped = true;
-    let mut talks = Talks::new(MANNER, 2);
+    let mut talks = TrialConversations::new(MANNER, 2);
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     assert!(talks.start(endpoint, client, association, &mut arena));
@@ -49,19 +49,19 @@ pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)
 }
 
 /// Returns a packet with a right checksum, padded with zeroes to `bytes` bytes.
-pub(super) fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
+pub(super) fn packet(head: ParsedHead, body: &[u8], bytes: usize) -> Vec<u8> {
     let mut packet = std::vec![0; HEAD_BYTES];
     packet.extend_from_slice(body);
     packet.resize(bytes.max(packet.len()), 0);
-    Head { bytes: packet.len(), ..head }.write(&mut packet);
+    ParsedHead { bytes: packet.len(), ..head }.write(&mut packet);
     let crc = crc_of([&packet[..]]);
     write_crc(&mut packet, crc);
     packet
 }
 
 /// Returns the head of a forged packet with guessed values.
-pub(super) fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
-    Head {
+pub(super) fn guess(kind: PacketKind, association: u32, cookie: u64) -> ParsedHead {
+    ParsedHead {
         kind,
         ack_now: true,
         echo: true,
@@ -78,12 +78,12 @@ pub(super) fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
 /// Delivers a packet to node `to` with the source address of node `from`.
 pub(super) fn land(world: &mut World, from: usize, to: usize, bytes: Vec<u8>) {
     let like = world.tape[0].clone();
-    world.land(Flying { from, to, bytes, is_marked: false, ..like });
+    world.land(PacketInFlight { from, to, bytes, is_marked: false, ..like });
 }
 
 #[test]
 fn who_does_not_know_the_cookie_harms_nobody() {
-    for settings in [SMALL, sealed(Sealed::PACKETS_MAX)] {
+    for settings in [SMALL, sealed(SealSettings::PACKETS_MAX)] {
         let counters = talk_under(&settings, |world| {
             for to in [0, 1] {
                 let cookie = world.chance.next();
@@ -159,7 +159,7 @@ fn a_flood_of_hellos_takes_no_memory_and_gets_no_more_bytes_than_it_sends() {
 
 #[test]
 fn a_server_that_forgot_says_so_and_the_client_dials_again() {
-    for settings in [SMALL, sealed(Sealed::PACKETS_MAX)] {
+    for settings in [SMALL, sealed(SealSettings::PACKETS_MAX)] {
         forgets(&settings);
     }
 }
@@ -170,7 +170,7 @@ fn forgets(settings: &Settings) {
     let client = Settings { accepts: false, ..settings.clone() };
     let client = world.add(client, [Port::FAST].into(), &mut arena);
     let server = world.add(settings.clone(), [Port::FAST].into(), &mut arena);
-    let mut talks = Talks::new(Manner { messages: 1, ..MANNER }, 2);
+    let mut talks = TrialConversations::new(ConversationPlan { messages: 1, ..MANNER }, 2);
     for round in 0..2 {
         let endpoint = &mut world.nodes[client].endpoint;
         let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
@@ -186,7 +186,7 @@ fn forgets(settings: &Settings) {
         let until = world.now + 100 * MILLI;
         world.run(until, |endpoint, _, event| {
             if let crate::Event::Down(_, why) = event {
-                assert_eq!((why, endpoint.associations.taken()), (crate::Down::Reset, 0));
+                assert_eq!((why, endpoint.associations.taken()), (crate::AssociationEnd::Reset, 0));
                 talks.up.clear();
             }
         });

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::perfect::{SMALL, sealed};
-use super::talk::{Manner, Talks};
+use super::talk::{ConversationPlan, TrialConversations};
 use super::world::{Arena, Impairments, Port, World};
-use crate::{Counters, Down, Policy, Sealed, Settings};
+use crate::{AssociationEnd, Counters, Policy, SealSettings, Settings};
 
 /// A random plan of a world and its conversations, which one seed decides.
 struct Plan {
     impairments: Impairments,
-    manner: Manner,
+    manner: ConversationPlan,
     channels: u64,
     client: Settings,
     server: Settings,
@@ -30,7 +30,7 @@ fn plan(seed: u64) -> Plan {
         corrupt: some(100),
         truncate: some(50),
     };
-    let manner = Manner {
+    let manner = ConversationPlan {
         messages: 1 + some(60),
         ahead: 1 + some(20),
         body_bytes_max: [0, 40, 600, 5_000, 15_000][chance.below(5)],
@@ -48,9 +48,9 @@ fn plan(seed: u64) -> Plan {
     let (mut client, mut server) = (settings(), settings());
     // Every second world is sealed, with keys that are soon used up in every fourth.
     if seed % 2 == 1 {
-        let packets_max = [Sealed::PACKETS_MAX, 40][seed as usize / 2 % 2];
+        let packets_max = [SealSettings::PACKETS_MAX, 40][seed as usize / 2 % 2];
         client.sealed = sealed(packets_max).sealed;
-        server.sealed = sealed(Sealed::PACKETS_MAX).sealed;
+        server.sealed = sealed(SealSettings::PACKETS_MAX).sealed;
     }
     let port = Port {
         rate: [12_500_000, 125_000_000, 1_250_000_000][chance.below(3)],
@@ -73,7 +73,7 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     let client = world.add(client, ports.clone(), arena);
     let server = world.add(server, ports, arena);
     world.impairments = impairments;
-    let mut talks = Talks::new(manner, seed ^ 1);
+    let mut talks = TrialConversations::new(manner, seed ^ 1);
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     let (mut started, mut has_path) = (0, false);
@@ -101,10 +101,10 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     let until = world.now + Duration::from_secs(33);
     world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
     // When all has been said, the association ends.
-    talks.down.retain(|(_, _, why)| *why != Down::Idle);
+    talks.down.retain(|(_, _, why)| *why != AssociationEnd::Idle);
     let gave_up = !talks.down.is_empty();
     if gave_up {
-        assert_eq!((talks.open(), talks.down[0].2), (0, Down::Silent));
+        assert_eq!((talks.open(), talks.down[0].2), (0, AssociationEnd::Silent));
     } else {
         talks.assert_done(channels);
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use super::perfect::{SMALL, sealed};
-use super::talk::{Manner, Talks};
-use super::world::{Arena, Flying, Port, World};
-use crate::{AssociationId, Down, PeerAddress, Sealed, Settings};
+use super::talk::{ConversationPlan, TrialConversations};
+use super::world::{Arena, PacketInFlight, Port, World};
+use crate::{AssociationEnd, AssociationId, PeerAddress, SealSettings, Settings};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -14,7 +14,7 @@ const MILLI: Duration = Duration::from_millis(1);
 struct Scene {
     world: World,
     arena: Arena,
-    talks: Talks,
+    talks: TrialConversations,
     association: AssociationId,
 }
 
@@ -29,9 +29,14 @@ impl Scene {
         let port = || Port { rate: 125_000_000, ..Port::FAST };
         assert_eq!(world.add(client, [port()].into(), &mut arena), CLIENT);
         assert_eq!(world.add(settings.clone(), [port()].into(), &mut arena), SERVER);
-        let manner =
-            Manner { messages: 2_000, ahead: 8, body_bytes_max: 6_000, strict: 500, pauses: 0 };
-        let mut talks = Talks::new(manner, 2);
+        let manner = ConversationPlan {
+            messages: 2_000,
+            ahead: 8,
+            body_bytes_max: 6_000,
+            strict: 500,
+            pauses: 0,
+        };
+        let mut talks = TrialConversations::new(manner, 2);
         let endpoint = &mut world.nodes[CLIENT].endpoint;
         let association = endpoint.dial(world.now, 0, World::peer_address(SERVER, 0)).unwrap();
         for _ in 0..4 {
@@ -56,7 +61,7 @@ impl Scene {
 
 #[test]
 fn a_sealed_talk_goes_on_when_the_clients_address_changes() {
-    let mut scene = Scene::new(&sealed(Sealed::PACKETS_MAX));
+    let mut scene = Scene::new(&sealed(SealSettings::PACKETS_MAX));
     for n in 1..=5_u16 {
         scene.run(2 * MILLI);
         let before = scene.talks.whole;
@@ -73,7 +78,7 @@ fn a_sealed_talk_goes_on_when_the_clients_address_changes() {
 
 #[test]
 fn a_client_that_comes_back_after_a_rest_is_followed() {
-    let mut scene = Scene::new(&sealed(Sealed::PACKETS_MAX));
+    let mut scene = Scene::new(&sealed(SealSettings::PACKETS_MAX));
     // A channel on which nobody says anything keeps the association.
     let (association, world) = (scene.association, &mut scene.world);
     assert!(world.nodes[CLIENT].endpoint.connect(association).is_some());
@@ -93,7 +98,7 @@ fn without_a_key_a_client_at_another_address_has_to_dial_again() {
     scene.run(40_000 * MILLI);
     assert_eq!(scene.proven(), (0, 0));
     let down: Vec<_> = scene.talks.down.iter().map(|(node, _, why)| (*node, *why)).collect();
-    assert_eq!(down, [(CLIENT, Down::Silent), (SERVER, Down::Silent)]);
+    assert_eq!(down, [(CLIENT, AssociationEnd::Silent), (SERVER, AssociationEnd::Silent)]);
     let Scene { world, arena, talks, .. } = &mut scene;
     let endpoint = &mut world.nodes[CLIENT].endpoint;
     let again = endpoint.dial(world.now, 0, World::peer_address(SERVER, 0)).unwrap();
@@ -107,7 +112,7 @@ fn without_a_key_a_client_at_another_address_has_to_dial_again() {
 /// of somebody else. Returns the bytes that were landed.
 fn copy_all(world: &mut World, seen: &mut u64) -> usize {
     let stranger = PeerAddress::Internet(([10, 9, 9, CLIENT as u8], 1_000).into());
-    let mut flying: Vec<Flying> = world.air.iter().map(|flying| flying.0.clone()).collect();
+    let mut flying: Vec<PacketInFlight> = world.air.iter().map(|flying| flying.0.clone()).collect();
     flying.retain(|flying| flying.order > *seen && flying.to == SERVER);
     flying.sort_by_key(|flying| flying.order);
     let mut bytes = 0;
@@ -121,7 +126,7 @@ fn copy_all(world: &mut World, seen: &mut u64) -> usize {
 
 #[test]
 fn who_copies_packets_from_another_address_gets_small_probes_and_no_path() {
-    let mut scene = Scene::new(&sealed(Sealed::PACKETS_MAX));
+    let mut scene = Scene::new(&sealed(SealSettings::PACKETS_MAX));
     scene.run(MILLI);
     let (mut seen, mut copied) = (0, 0);
     for _ in 0..4_000 {

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use contract::{ConnId, Frame, FrameHead};
 
 use super::perfect::SMALL;
-use super::talk::{Manner, Talks};
+use super::talk::{ConversationPlan, TrialConversations};
 use super::world::{Arena, Port, World};
 use crate::{Endpoint, Event, Packet, Settings};
 
@@ -84,7 +84,8 @@ impl Stream {
         self.delivered as f64 / over.as_secs_f64()
     }
 
-    /// Runs the stream for `over`, and returns the share of each of the server's lanes that was used.
+    /// Runs the stream for `over`, and returns the share of each of the server's lanes that was
+    /// used.
     fn used(&mut self, over: Duration) -> Vec<f64> {
         self.world.nodes[1].ports.iter_mut().for_each(|port| port.carried = 0);
         self.run(over);
@@ -304,8 +305,14 @@ fn a_path_that_swallows_large_packets_carries_small_ones() {
         let port = Port { largest, ..Port::FAST };
         world.add(LARGE, [port.clone(), port].into(), &mut arena);
     }
-    let manner = Manner { messages: 100, ahead: 8, body_bytes_max: 15_000, strict: 100, pauses: 0 };
-    let mut talks = Talks::new(manner, 2);
+    let manner = ConversationPlan {
+        messages: 100,
+        ahead: 8,
+        body_bytes_max: 15_000,
+        strict: 100,
+        pauses: 0,
+    };
+    let mut talks = TrialConversations::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[0].endpoint;
     let association = endpoint.dial(now, 0, World::peer_address(1, 0)).unwrap();

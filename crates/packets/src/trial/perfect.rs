@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::talk::{Manner, Talks};
+use super::talk::{ConversationPlan, TrialConversations};
 use super::world::{Arena, Port, World};
-use crate::{PacketKey, Sealed, Settings};
+use crate::{PacketKey, SealSettings, Settings};
 
 /// The settings of an endpoint with small tables, so that they run full.
 pub(crate) const SMALL: Settings = Settings {
@@ -23,7 +23,7 @@ pub(crate) const SMALL: Settings = Settings {
 /// Returns the settings of an endpoint with small tables that seals its packets, `packets_max` with
 /// each key.
 pub(crate) fn sealed(packets_max: u32) -> Settings {
-    let sealed = Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max };
+    let sealed = SealSettings { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max };
     Settings { sealed: Some(sealed), ..SMALL }
 }
 
@@ -33,8 +33,9 @@ fn messages_and_answers_cross_a_perfect_network() {
     let mut world = World::new(1);
     let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), &mut arena);
     let server = world.add(SMALL, [Port::FAST].into(), &mut arena);
-    let manner = Manner { messages: 200, ahead: 8, body_bytes_max: 6000, strict: 100, pauses: 0 };
-    let mut talks = Talks::new(manner, 2);
+    let manner =
+        ConversationPlan { messages: 200, ahead: 8, body_bytes_max: 6000, strict: 100, pauses: 0 };
+    let mut talks = TrialConversations::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(now, 0, World::peer_address(server, 0)).unwrap();
@@ -53,12 +54,13 @@ fn messages_and_answers_cross_a_perfect_network() {
 }
 
 /// Returns a world in which a client has dialled a server and begun a conversation on a channel.
-fn acquainted(arena: &mut Arena) -> (World, Talks) {
+fn acquainted(arena: &mut Arena) -> (World, TrialConversations) {
     let mut world = World::new(1);
     let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), arena);
     let server = world.add(SMALL, [Port::FAST].into(), arena);
-    let manner = Manner { messages: 1000, ahead: 1, body_bytes_max: 900, strict: 0, pauses: 0 };
-    let mut talks = Talks::new(manner, 2);
+    let manner =
+        ConversationPlan { messages: 1000, ahead: 1, body_bytes_max: 900, strict: 0, pauses: 0 };
+    let mut talks = TrialConversations::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(now, 0, World::peer_address(server, 0)).unwrap();
@@ -67,7 +69,7 @@ fn acquainted(arena: &mut Arena) -> (World, Talks) {
 }
 
 /// Runs the world for `over`.
-fn run(world: &mut World, talks: &mut Talks, arena: &mut Arena, over: Duration) {
+fn run(world: &mut World, talks: &mut TrialConversations, arena: &mut Arena, over: Duration) {
     let until = world.now + over;
     world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
 }
@@ -117,7 +119,8 @@ fn a_client_that_waits_for_a_killed_server_asks_soon() {
     let client = talks.up[0];
     crate::endpoint::hang_up_all(&mut world.nodes[1].endpoint);
     run(&mut world, &mut talks, &mut arena, Duration::from_millis(100));
-    let is_ours = |down: &(usize, crate::AssociationId, crate::Down)| (down.0, down.1) == client;
+    let is_ours =
+        |down: &(usize, crate::AssociationId, crate::AssociationEnd)| (down.0, down.1) == client;
     assert!(talks.down.iter().any(is_ours), "{:?}", talks.down);
 }
 

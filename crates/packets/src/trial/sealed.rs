@@ -12,32 +12,32 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::hostile::{guess, land, packet, talk_under};
 use super::perfect::{SMALL, sealed};
-use super::talk::{Manner, Talks};
-use super::world::{Arena, Flying, Port, World};
+use super::talk::{ConversationPlan, TrialConversations};
+use super::world::{Arena, PacketInFlight, Port, World};
 use crate::head::{HEAD_BYTES, crc_of, write_crc};
 use crate::secret::{RESET_KEY, reset_proof};
-use crate::{Down, Event, PacketKey, Sealed, Settings};
+use crate::{AssociationEnd, Event, PacketKey, SealSettings, Settings};
 
 const MILLI: Duration = Duration::from_millis(1);
 
 /// Returns the head of a packet on its way.
-fn head(flying: &Flying) -> PacketHead {
+fn head(flying: &PacketInFlight) -> PacketHead {
     PacketHead::read_from_prefix(&flying.bytes).unwrap().0
 }
 
-fn kind(flying: &Flying) -> PacketKind {
+fn kind(flying: &PacketInFlight) -> PacketKind {
     PacketKind(head(flying).version_kind & 15)
 }
 
-fn is_encrypted(flying: &Flying) -> bool {
+fn is_encrypted(flying: &PacketInFlight) -> bool {
     head(flying).flags & FLAG_SEALED != 0
         && matches!(kind(flying), PacketKind::DATA | PacketKind::PROBE)
 }
 
 /// Returns the packets in the air that were sent since the last call. `seen` keeps the order number
 /// of the latest one.
-fn new_in_air(world: &World, seen: &mut u64) -> Vec<Flying> {
-    let mut flying: Vec<Flying> = world.air.iter().map(|flying| flying.0.clone()).collect();
+fn new_in_air(world: &World, seen: &mut u64) -> Vec<PacketInFlight> {
+    let mut flying: Vec<PacketInFlight> = world.air.iter().map(|flying| flying.0.clone()).collect();
     flying.retain(|flying| flying.order > *seen);
     *seen = flying.iter().map(|flying| flying.order).fold(*seen, u64::max);
     flying
@@ -86,7 +86,7 @@ fn change_bytes(round: &mut usize) -> impl FnMut(&mut World) {
 #[test]
 fn who_sees_the_cookies_but_has_no_key_harms_nobody() {
     let mut seen = 0;
-    let counters = talk_under(&sealed(Sealed::PACKETS_MAX), |world| {
+    let counters = talk_under(&sealed(SealSettings::PACKETS_MAX), |world| {
         for flying in new_in_air(world, &mut seen).iter().filter(|flying| is_encrypted(flying)) {
             let head = head(flying);
             let (cookie, association) = (head.cookie.get(), head.association.get());
@@ -110,8 +110,8 @@ fn who_sees_the_cookies_but_has_no_key_harms_nobody() {
 
 #[test]
 fn everything_but_the_handshake_is_sealed() {
-    let counters = talk_under(&sealed(Sealed::PACKETS_MAX), |world| {
-        let of_talk = |flying: &&Flying| {
+    let counters = talk_under(&sealed(SealSettings::PACKETS_MAX), |world| {
+        let of_talk = |flying: &&PacketInFlight| {
             matches!(kind(flying), PacketKind::DATA | PacketKind::PROBE | PacketKind::HELLO)
         };
         assert!(world.tape.iter().filter(of_talk).all(|one| head(one).flags & FLAG_SEALED != 0));
@@ -121,7 +121,7 @@ fn everything_but_the_handshake_is_sealed() {
 
 /// Dials a server, and returns the reason for the end of the association; `None` if it stands for
 /// half a second.
-fn dial(server: Settings, client: Settings) -> Option<Down> {
+fn dial(server: Settings, client: Settings) -> Option<AssociationEnd> {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(3);
     let client = Settings { accepts: false, ..client };
@@ -143,14 +143,14 @@ fn dial(server: Settings, client: Settings) -> Option<Down> {
 #[test]
 fn keys_that_do_not_fit_are_told() {
     let with = |key: u8| {
-        let mut settings = sealed(Sealed::PACKETS_MAX);
+        let mut settings = sealed(SealSettings::PACKETS_MAX);
         settings.sealed.iter_mut().for_each(|sealed| sealed.key = PacketKey::new([key; 32]));
         settings
     };
     assert_eq!(dial(with(1), with(1)), None);
-    assert_eq!(dial(with(1), with(2)), Some(Down::Refused(REFUSED_OTHER_KEY)));
-    assert_eq!(dial(with(1), SMALL), Some(Down::Refused(REFUSED_NEEDS_KEY)));
-    assert_eq!(dial(SMALL, with(1)), Some(Down::Refused(REFUSED_NO_KEY)));
+    assert_eq!(dial(with(1), with(2)), Some(AssociationEnd::Refused(REFUSED_OTHER_KEY)));
+    assert_eq!(dial(with(1), SMALL), Some(AssociationEnd::Refused(REFUSED_NEEDS_KEY)));
+    assert_eq!(dial(SMALL, with(1)), Some(AssociationEnd::Refused(REFUSED_NO_KEY)));
 }
 
 #[test]
@@ -159,10 +159,11 @@ fn a_talk_goes_on_while_keys_are_replaced() {
     let mut world = World::new(1);
     let client = Settings { accepts: false, ..sealed(20) };
     let client = world.add(client, [Port::FAST].into(), &mut arena);
-    let server = world.add(sealed(Sealed::PACKETS_MAX), [Port::FAST].into(), &mut arena);
+    let server = world.add(sealed(SealSettings::PACKETS_MAX), [Port::FAST].into(), &mut arena);
     world.is_taped = true;
-    let manner = Manner { messages: 200, ahead: 8, body_bytes_max: 6000, strict: 100, pauses: 0 };
-    let mut talks = Talks::new(manner, 2);
+    let manner =
+        ConversationPlan { messages: 200, ahead: 8, body_bytes_max: 6000, strict: 100, pauses: 0 };
+    let mut talks = TrialConversations::new(manner, 2);
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     for _ in 0..4 {

@@ -13,7 +13,7 @@ use contract::{
 
 use super::perfect::SMALL;
 use crate::transport::{Packets, TransportSettings};
-use crate::{Arrived, LANES_MAX, Lane, PeerAddress, Policy, Route, Settings};
+use crate::{LANES_MAX, Lane, PeerAddress, Policy, ReceivedPacket, Route, Settings};
 
 /// The time that a packet takes, and the time between two turns, while there is a load.
 const STEP: Duration = Duration::from_micros(50);
@@ -30,7 +30,7 @@ fn peer_address(end: u8, lane: u8) -> PeerAddress {
 
 /// The packets in transit, and the segments.
 #[derive(Default)]
-struct Air {
+struct SegmentNetwork {
     /// Each packet with its segment, sender and receiver.
     flying: Vec<(u8, PeerAddress, PeerAddress, Vec<u8>)>,
     cut: Vec<u8>,
@@ -38,7 +38,7 @@ struct Air {
     sent: Vec<(PeerAddress, PeerAddress)>,
 }
 
-impl Air {
+impl SegmentNetwork {
     /// Returns the number of packets between two addresses since the last reading of any count.
     fn count(&self, from: PeerAddress, to: PeerAddress) -> usize {
         self.sent.iter().filter(|route| **route == (from, to)).count()
@@ -47,14 +47,14 @@ impl Air {
 
 /// A card in a segment.
 struct Card {
-    air: Rc<RefCell<Air>>,
+    air: Rc<RefCell<SegmentNetwork>>,
     segment: u8,
     peer_address: PeerAddress,
     free: Vec<Buf>,
 }
 
 impl Lane for Card {
-    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         let mut air = self.air.borrow_mut();
         let mine = |(segment, _, to, _): &mut (u8, PeerAddress, PeerAddress, Vec<u8>)| {
             (*segment, *to) == (self.segment, self.peer_address)
@@ -64,7 +64,7 @@ impl Lane for Card {
             let Some(mut buf) = self.free.pop() else { continue };
             buf.prefix_mut(packet.len()).copy_from_slice(&packet);
             let bytes = packet.len();
-            arrived.push(Arrived {
+            arrived.push(ReceivedPacket {
                 lane: 0,
                 from,
                 buf,
@@ -117,7 +117,7 @@ const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 
 /// Returns an endpoint's transport with a card in each of the segments.
-fn end(air: &Rc<RefCell<Air>>, end: u8, segments: &[u8]) -> Packets<Card> {
+fn end(air: &Rc<RefCell<SegmentNetwork>>, end: u8, segments: &[u8]) -> Packets<Card> {
     let card = |(n, segment): (usize, &u8)| Card {
         air: air.clone(),
         segment: *segment,
@@ -144,7 +144,7 @@ fn end(air: &Rc<RefCell<Air>>, end: u8, segments: &[u8]) -> Packets<Card> {
 
 /// A client that always has some frames in flight to a server.
 struct Segments {
-    air: Rc<RefCell<Air>>,
+    air: Rc<RefCell<SegmentNetwork>>,
     client: Packets<Card>,
     server: Packets<Card>,
     now: Instant,
@@ -159,7 +159,7 @@ impl Segments {
     /// Returns a client and a server with a card in each of the given segments. `routes` are the
     /// client's routes.
     fn new(client: &[u8], routes: &[Route], server: &[u8]) -> Segments {
-        let air = Rc::<RefCell<Air>>::default();
+        let air = Rc::<RefCell<SegmentNetwork>>::default();
         let mut peer_addresses = [None; LANES_MAX];
         let told = peer_addresses.iter_mut().zip(0..server.len() as u8);
         told.for_each(|(place, lane)| *place = Some(peer_address(SERVER, lane)));
@@ -174,7 +174,8 @@ impl Segments {
         all
     }
 
-    /// Takes turns at both ends for `over`. Returns the bytes that the server has received meanwhile.
+    /// Takes turns at both ends for `over`. Returns the bytes that the server has received
+    /// meanwhile.
     fn run(&mut self, over: Duration) -> usize {
         let (until, before) = (self.now + over, self.received);
         while self.now < until {

@@ -17,7 +17,7 @@ const HEAD: usize = 24;
 
 /// The manner in which a client and a server converse.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ConversationPlan {
     pub messages: u32,
     /// Maximum number of messages that a client sends ahead of the answers.
     pub ahead: u32,
@@ -30,24 +30,24 @@ pub(crate) struct Manner {
 
 /// The sending direction of a conversation, as its sender counts it.
 #[derive(Default)]
-struct Said {
+struct SendingDirection {
     next: u32,
     floor: u32,
 }
 
 /// The receiving direction of a conversation, as its receiver counts it.
 #[derive(Default)]
-struct Heard {
+struct ReceivingDirection {
     whole: BTreeSet<u32>,
     partly: Vec<u8>,
 }
 
 /// The end of a conversation's channel at one node.
 #[derive(Default)]
-struct End {
+struct ConversationEnd {
     talk: Option<u32>,
-    said: Said,
-    heard: Heard,
+    said: SendingDirection,
+    heard: ReceivingDirection,
     is_client: bool,
     /// Number of answers that the server could not send yet for lack of room.
     owed: u32,
@@ -55,12 +55,12 @@ struct End {
 }
 
 /// All conversations of a world.
-pub(crate) struct Talks {
-    pub manner: Manner,
+pub(crate) struct TrialConversations {
+    pub manner: ConversationPlan,
     pub chance: Chance,
-    ends: BTreeMap<(usize, ConnId), End>,
+    ends: BTreeMap<(usize, ConnId), ConversationEnd>,
     pub closed: BTreeMap<(usize, ConnId), contract::CloseReason>,
-    pub down: Vec<(usize, AssociationId, crate::Down)>,
+    pub down: Vec<(usize, AssociationId, crate::AssociationEnd)>,
     pub up: Vec<(usize, AssociationId)>,
     paused: Vec<(usize, ConnId)>,
     /// Number of messages that were received whole.
@@ -74,9 +74,9 @@ fn byte(talk: u32, number: u32, at: usize) -> u8 {
     (talk.wrapping_mul(31) ^ number.wrapping_mul(0x9e37) ^ (at as u32).wrapping_mul(7)) as u8
 }
 
-impl Talks {
-    pub(crate) fn new(manner: Manner, seed: u64) -> Talks {
-        Talks {
+impl TrialConversations {
+    pub(crate) fn new(manner: ConversationPlan, seed: u64) -> TrialConversations {
+        TrialConversations {
             manner,
             chance: Chance(seed),
             ends: BTreeMap::new(),
@@ -102,7 +102,8 @@ impl Talks {
         let Some(conn) = endpoint.connect(association) else { return false };
         let talk = 2 * self.started;
         self.started += 1;
-        let end = End { talk: Some(talk), is_client: true, ..End::default() };
+        let end =
+            ConversationEnd { talk: Some(talk), is_client: true, ..ConversationEnd::default() };
         self.ends.insert((node, conn), end);
         self.go_on(endpoint, (node, conn), arena);
         true

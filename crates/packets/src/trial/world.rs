@@ -9,7 +9,7 @@ use std::vec::Vec;
 use contract::{Buf, Instant};
 
 use super::chance::Chance;
-use crate::{Arrived, Endpoint, Event, Packet, PeerAddress, Sealed, Settings};
+use crate::{Endpoint, Event, Packet, PeerAddress, ReceivedPacket, SealSettings, Settings};
 
 /// The chances of damage that the network does to a packet, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +81,7 @@ impl Port {
 
 /// A packet on its way to a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Flying {
+pub(crate) struct PacketInFlight {
     pub at: Instant,
     pub order: u64,
     pub to: usize,
@@ -106,13 +106,13 @@ pub(crate) struct Node {
 pub(crate) struct World {
     pub now: Instant,
     pub nodes: Vec<Node>,
-    pub air: BinaryHeap<Reverse<Flying>>,
+    pub air: BinaryHeap<Reverse<PacketInFlight>>,
     pub chance: Chance,
     pub impairments: Impairments,
     order: u64,
     chunk_bytes: usize,
     /// Every packet that was sent while `is_taped` was set, for tests that replay packets.
-    pub tape: Vec<Flying>,
+    pub tape: Vec<PacketInFlight>,
     pub is_taped: bool,
     pub steps: u64,
     /// Number of bytes that were sent to addresses where nobody is.
@@ -141,7 +141,7 @@ impl World {
     pub(crate) fn add(&mut self, settings: Settings, ports: Vec<Port>, arena: &mut Arena) -> usize {
         let settings = Settings { secret: [self.chance.next() as u8; 32], ..settings };
         let sealed = settings.sealed.clone();
-        let sealed = sealed.map(|of| Sealed { chance: [self.chance.next() as u8; 32], ..of });
+        let sealed = sealed.map(|of| SealSettings { chance: [self.chance.next() as u8; 32], ..of });
         let settings = Settings { sealed, ..settings };
         self.chunk_bytes = self.chunk_bytes.max(settings.packet_bytes);
         let bufs = settings.chunks_max + 1;
@@ -220,8 +220,8 @@ impl World {
         }
     }
 
-    /// Sends a packet to the port of a node. The simulated network (its impairments) may lose, repeat,
-    /// delay or damage the packet.
+    /// Sends a packet to the port of a node. The simulated network (its impairments) may lose,
+    /// repeat, delay or damage the packet.
     pub(crate) fn send(&mut self, from: usize, to: usize, lane: u8, mut bytes: Vec<u8>) {
         let Impairments { loss, duplicate, reorder, corrupt, truncate } = self.impairments;
         if self.chance.per_mille(loss) {
@@ -243,7 +243,8 @@ impl World {
                 copy.truncate(self.chance.below(copy.len()));
             }
             self.order += 1;
-            let flying = Flying { at, order: self.order, to, lane, from, bytes: copy, is_marked };
+            let flying =
+                PacketInFlight { at, order: self.order, to, lane, from, bytes: copy, is_marked };
             if self.is_taped {
                 self.tape.push(flying.clone());
             }
@@ -255,7 +256,7 @@ impl World {
 
     /// Delivers a packet to its node. Without a free receive buffer the packet is dropped, as by a
     /// network card.
-    pub(crate) fn land(&mut self, flying: Flying) {
+    pub(crate) fn land(&mut self, flying: PacketInFlight) {
         let from = self.outside(flying.from, flying.lane);
         self.land_from(flying, from);
     }
@@ -270,11 +271,11 @@ impl World {
     }
 
     /// Delivers a packet to its node, as if it came from the address `from`.
-    pub(crate) fn land_from(&mut self, flying: Flying, from: PeerAddress) {
+    pub(crate) fn land_from(&mut self, flying: PacketInFlight, from: PeerAddress) {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
         buf.prefix_mut(flying.bytes.len()).copy_from_slice(&flying.bytes);
-        let arrived = Arrived {
+        let arrived = ReceivedPacket {
             lane: flying.lane,
             from,
             buf,

@@ -1,12 +1,14 @@
-//! Fuzzing of the lists of further addresses that peers tell: absurd lists are refused, and an address
-//! gets nothing but small probes until it has answered one.
+//! Fuzzing of the lists of further addresses that peers tell: absurd lists are refused, and an
+//! address gets nothing but small probes until it has answered one.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::{Buf, Instant};
-use nearflash_packets::{Arrived, AssociationId, Endpoint, Event, Packet, PeerAddress, Settings};
+use nearflash_packets::{
+    AssociationId, Endpoint, Event, Packet, PeerAddress, ReceivedPacket, Settings,
+};
 use wire::packets::{
     ADDRESS_IPV4, AcceptBody, AddressBody, HELLO_BYTES, PacketHead, PacketHelloBody, PacketKind,
     ProbeBody, VERSION,
@@ -114,8 +116,15 @@ impl Client {
             .with_borrow_mut(Vec::pop)
             .unwrap_or_else(|| Buf::new(Box::leak(vec![0; 9000].into_boxed_slice()), 0));
         buf.prefix_mut(bytes).copy_from_slice(&packet);
-        let arrived =
-            Arrived { lane, from, buf, at: 0, bytes, is_marked: false, waited: Duration::ZERO };
+        let arrived = ReceivedPacket {
+            lane,
+            from,
+            buf,
+            at: 0,
+            bytes,
+            is_marked: false,
+            waited: Duration::ZERO,
+        };
         self.endpoint.receive(self.now, arrived);
         let returned = std::iter::from_fn(|| self.endpoint.take_back());
         BUFS.with_borrow_mut(|bufs| bufs.extend(returned));

@@ -260,6 +260,7 @@ fn a_client_ends_its_association_before_the_server_does() {
     pair.ends[0].advance(pair.now);
     while pair.fetch(0) {}
     let ended = std::iter::from_fn(|| pair.ends[0].event());
-    let is_idle = |event: &Event| matches!(event, Event::Down(_, nearflash_packets::Down::Idle));
+    let is_idle =
+        |event: &Event| matches!(event, Event::Down(_, nearflash_packets::AssociationEnd::Idle));
     assert_eq!(ended.filter(is_idle).count(), 1);
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use contract::{Buf, ConnId, Frame, FrameHead, Instant};
 use nearflash_packets::{
-    Arrived, AssociationId, Endpoint, Event, Packet, PacketKey, PeerAddress, Sealed, Settings,
+    AssociationId, Endpoint, Event, Packet, PacketKey, PeerAddress, ReceivedPacket, SealSettings,
+    Settings,
 };
 
 /// The settings of an endpoint with small tables, so that they run full.
@@ -23,8 +24,8 @@ pub(crate) const SMALL: Settings = Settings {
 };
 
 /// Returns the settings of endpoints that seal their packets, `packets_max` with each key.
-pub(crate) fn sealed(packets_max: u32) -> Option<Sealed> {
-    Some(Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max })
+pub(crate) fn sealed(packets_max: u32) -> Option<SealSettings> {
+    Some(SealSettings { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max })
 }
 
 /// Buffers that outlive the endpoints of a test, so that many endpoints can be made.
@@ -76,7 +77,7 @@ impl Pair {
     pub(crate) fn new(settings: &Settings, arena: &mut Arena) -> Pair {
         let sealed = |chance: u8| {
             let sealed = settings.sealed.clone();
-            sealed.map(|sealed| Sealed { chance: [chance; 32], ..sealed })
+            sealed.map(|sealed| SealSettings { chance: [chance; 32], ..sealed })
         };
         let sealeds = (sealed(1), sealed(2));
         let client = Settings { accepts: false, secret: [1; 32], ..settings.clone() };
@@ -128,8 +129,15 @@ impl Pair {
         let mut buf = arena.take();
         buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         let bytes = bytes.len();
-        let arrived =
-            Arrived { lane: 0, from, buf, at: 0, bytes, is_marked: false, waited: Duration::ZERO };
+        let arrived = ReceivedPacket {
+            lane: 0,
+            from,
+            buf,
+            at: 0,
+            bytes,
+            is_marked: false,
+            waited: Duration::ZERO,
+        };
         self.ends[end].receive(self.now, arrived);
         self.follow(end, arena);
     }

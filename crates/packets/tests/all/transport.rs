@@ -13,7 +13,8 @@ use contract::{
 };
 use nearflash_packets::batch::{Batch, DELAY_MAX};
 use nearflash_packets::{
-    Arrived, Lane, PacketKey, Packets, PeerAddress, Sealed, Settings, TransportSettings,
+    Lane, PacketKey, Packets, PeerAddress, ReceivedPacket, SealSettings, Settings,
+    TransportSettings,
 };
 
 const BODY_BYTES: usize = 9000;
@@ -79,7 +80,7 @@ fn peer_address(end: usize) -> PeerAddress {
 }
 
 impl Lane for End {
-    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         let mut air = self.air.borrow_mut();
         let now = air.now;
         let flying = &mut air.in_flight[self.me];
@@ -89,7 +90,7 @@ impl Lane for End {
             let mut buf = self.bufs.pop().expect("there is one");
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
             let (lane, from, at, is_marked) = (0, peer_address(1 - self.me), 0, false);
-            arrived.push(Arrived {
+            arrived.push(ReceivedPacket {
                 lane,
                 from,
                 buf,
@@ -145,7 +146,7 @@ fn transport(air: &Rc<RefCell<Air>>, me: usize, key: Option<u8>) -> Packets<End>
     let secret = [me as u8 + 1; 32];
     let sealed = key.map(|key| {
         let key = PacketKey::new([key; 32]);
-        Sealed { key, chance: [me as u8 + 1; 32], packets_max: 100 }
+        SealSettings { key, chance: [me as u8 + 1; 32], packets_max: 100 }
     });
     transport_of(air, me, Settings { secret, sealed, ..base })
 }

@@ -3,8 +3,8 @@
 
 use wire::fuse::{Errno, InitOut, MAJOR, MINOR_MAX, MINOR_MIN, PAGE_BYTES, capability};
 
-use super::reply::Head;
-use super::request::Greeting;
+use super::reply::ReplyMessage;
+use super::request::SessionProposal;
 
 /// The most pages of data in one request.
 pub const PAGES_MAX: u16 = 256;
@@ -50,7 +50,7 @@ impl Agreement {
     /// # Errors
     /// `EPROTO` if the kernel is older than version 7.31, or does not have the capability
     /// `MAX_PAGES`.
-    pub fn with(greeting: &Greeting) -> Result<Option<Agreement>, Errno> {
+    pub fn with(greeting: &SessionProposal) -> Result<Option<Agreement>, Errno> {
         if greeting.major > MAJOR {
             return Ok(None);
         }
@@ -76,8 +76,8 @@ impl Agreement {
 
     /// Returns the reply to the greeting, which is the request of number `unique`.
     #[must_use]
-    pub fn reply(&self, unique: u64) -> Head {
-        Head::of(
+    pub fn reply(&self, unique: u64) -> ReplyMessage {
+        ReplyMessage::of(
             unique,
             &InitOut {
                 major: MAJOR.into(),
@@ -98,7 +98,7 @@ impl Agreement {
 
     /// Returns the reply to a kernel of a later major version, which names our version.
     #[must_use]
-    pub fn reply_other_major(unique: u64) -> Head {
+    pub fn reply_other_major(unique: u64) -> ReplyMessage {
         let ours = Agreement { minor: MINOR_MAX, capabilities: 0, readahead_max: 0 };
         ours.reply(unique)
     }

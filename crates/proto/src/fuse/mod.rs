@@ -15,9 +15,10 @@ mod tests;
 
 pub use agreement::{Agreement, BACKGROUND_MAX, PAGES_MAX, WRITE_BYTES_MAX};
 pub use reply::{
-    Attributes, Entry, Head, Listing, Opened, Sizes, Span, inode_changed, no_such_name,
+    Attributes, FileSystemSizes, Listing, ListingEntry, NodeEntry, OpenReply, ReplyMessage,
+    inode_changed, no_such_name,
 };
 pub use request::{
-    Caller, Changes, Forgets, Greeting, HEAD_BYTES, Mistake, NAME_BYTES_MAX, Operation, Request,
-    Time, TimeOr, is_write, parse,
+    AttributeChanges, Caller, ForgottenNodes, HEAD_BYTES, MalformedRequest, NAME_BYTES_MAX,
+    Operation, Request, SessionProposal, Time, TimeStampUpdate, is_write, parse,
 };

@@ -16,56 +16,56 @@ const HEAD_BYTES_MAX: usize = size_of::<OutHeader>() + size_of::<EntryOut>() + s
 
 /// A message to the kernel without the data that a reply to a read has behind it.
 #[derive(Clone, Copy)]
-pub struct Head {
+pub struct ReplyMessage {
     bytes: [u8; HEAD_BYTES_MAX],
     /// `size_of::<OutHeader>() ≤ len ≤ HEAD_BYTES_MAX`.
     len: usize,
 }
 
-impl Head {
+impl ReplyMessage {
     /// Returns the reply of success without a body, to the request of number `unique`.
     #[must_use]
-    pub fn done(unique: u64) -> Head {
-        Head::of(unique, &())
+    pub fn done(unique: u64) -> ReplyMessage {
+        ReplyMessage::of(unique, &())
     }
 
     /// Returns the reply that request `unique` has failed with `errno`.
     #[must_use]
-    pub fn error(unique: u64, errno: Errno) -> Head {
-        Head::build(unique, -errno.0, &(), 0)
+    pub fn error(unique: u64, errno: Errno) -> ReplyMessage {
+        ReplyMessage::build(unique, -errno.0, &(), 0)
     }
 
     /// Returns the head of a reply whose body is `bytes` bytes of data that follow.
     #[must_use]
-    pub fn data(unique: u64, bytes: usize) -> Head {
-        Head::build(unique, 0, &(), bytes)
+    pub fn data(unique: u64, bytes: usize) -> ReplyMessage {
+        ReplyMessage::build(unique, 0, &(), bytes)
     }
 
     /// Returns the reply with a number of bytes: those written, or the length of an extended
     /// attribute or of the list of their names.
     #[must_use]
-    pub fn size(unique: u64, bytes: u32) -> Head {
-        Head::of(unique, &SizeOut { size: bytes.into(), padding: 0.into() })
+    pub fn size(unique: u64, bytes: u32) -> ReplyMessage {
+        ReplyMessage::of(unique, &SizeOut { size: bytes.into(), padding: 0.into() })
     }
 
     /// Returns the reply to a search for data or a hole, which begins at this byte of the file.
     #[must_use]
-    pub fn place(unique: u64, offset: u64) -> Head {
-        Head::of(unique, &offset)
+    pub fn place(unique: u64, offset: u64) -> ReplyMessage {
+        ReplyMessage::of(unique, &offset)
     }
 
     /// Returns the reply to a lookup, or to a request that made a node, with the node's number and
     /// attributes.
     #[must_use]
-    pub fn entry(unique: u64, entry: &Entry) -> Head {
-        Head::of(unique, &entry.layout())
+    pub fn entry(unique: u64, entry: &NodeEntry) -> ReplyMessage {
+        ReplyMessage::of(unique, &entry.layout())
     }
 
     /// Returns the reply with a node's attributes, which the kernel may cache for the time
     /// `cached`.
     #[must_use]
-    pub fn attributes(unique: u64, attributes: &Attributes, cached: Duration) -> Head {
-        Head::of(
+    pub fn attributes(unique: u64, attributes: &Attributes, cached: Duration) -> ReplyMessage {
+        ReplyMessage::of(
             unique,
             &AttrOut {
                 attr_valid: cached.as_secs().into(),
@@ -78,23 +78,23 @@ impl Head {
 
     /// Returns the reply to the opening of a file or directory.
     #[must_use]
-    pub fn opened(unique: u64, opened: Opened) -> Head {
-        Head::of(unique, &opened.layout())
+    pub fn opened(unique: u64, opened: OpenReply) -> ReplyMessage {
+        ReplyMessage::of(unique, &opened.layout())
     }
 
     /// Returns the reply to a create: the new node, and the handle by which it is open.
     #[must_use]
-    pub fn created(unique: u64, entry: &Entry, opened: Opened) -> Head {
+    pub fn created(unique: u64, entry: &NodeEntry, opened: OpenReply) -> ReplyMessage {
         let mut both = [0; size_of::<EntryOut>() + size_of::<OpenOut>()];
         both[..size_of::<EntryOut>()].copy_from_slice(entry.layout().as_bytes());
         both[size_of::<EntryOut>()..].copy_from_slice(opened.layout().as_bytes());
-        Head::of(unique, &both)
+        ReplyMessage::of(unique, &both)
     }
 
     /// Returns the reply to `statfs`, with the sizes of the file system.
     #[must_use]
-    pub fn sizes(unique: u64, sizes: &Sizes) -> Head {
-        Head::of(
+    pub fn sizes(unique: u64, sizes: &FileSystemSizes) -> ReplyMessage {
+        ReplyMessage::of(
             unique,
             &StatfsOut {
                 blocks: sizes.blocks.into(),
@@ -112,15 +112,20 @@ impl Head {
     }
 
     /// Returns the reply of success with this body, to the request of number `unique`.
-    pub(super) fn of(unique: u64, body: &(impl IntoBytes + Immutable)) -> Head {
-        Head::build(unique, 0, body, 0)
+    pub(super) fn of(unique: u64, body: &(impl IntoBytes + Immutable)) -> ReplyMessage {
+        ReplyMessage::build(unique, 0, body, 0)
     }
 
-    fn build(unique: u64, error: i32, body: &(impl IntoBytes + Immutable), behind: usize) -> Head {
+    fn build(
+        unique: u64,
+        error: i32,
+        body: &(impl IntoBytes + Immutable),
+        behind: usize,
+    ) -> ReplyMessage {
         let body = body.as_bytes();
         let start = size_of::<OutHeader>();
         let len = start + body.len();
-        let mut head = Head { bytes: [0; HEAD_BYTES_MAX], len };
+        let mut head = ReplyMessage { bytes: [0; HEAD_BYTES_MAX], len };
         let header = OutHeader {
             len: ((len + behind) as u32).into(),
             error: error.into(),
@@ -138,9 +143,9 @@ impl Head {
     }
 }
 
-impl fmt::Debug for Head {
+impl fmt::Debug for ReplyMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Head({:02x?})", self.bytes())
+        write!(f, "ReplyMessage({:02x?})", self.bytes())
     }
 }
 
@@ -197,7 +202,7 @@ impl Attributes {
 /// A node that the kernel learns from a name. The kernel holds one more reference to the node after
 /// it gets this entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct NodeEntry {
     /// The generation of the inode's number. The two together never name another node.
     pub generation: u64,
     /// The attributes of the node.
@@ -208,7 +213,7 @@ pub struct Entry {
     pub attributes_cached: Duration,
 }
 
-impl Entry {
+impl NodeEntry {
     fn layout(&self) -> EntryOut {
         EntryOut {
             node: self.attributes.ino.into(),
@@ -224,20 +229,20 @@ impl Entry {
 
 /// Returns the reply that there is no such name, which the kernel may cache for this time.
 #[must_use]
-pub fn no_such_name(unique: u64, cached: Duration) -> Head {
-    Head::entry(unique, &Entry { name_cached: cached, ..Entry::default() })
+pub fn no_such_name(unique: u64, cached: Duration) -> ReplyMessage {
+    ReplyMessage::entry(unique, &NodeEntry { name_cached: cached, ..NodeEntry::default() })
 }
 
 /// The reply's data about a file or directory that was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenReply {
     /// The handle by which the kernel names the opened file in later requests.
     pub handle: u64,
     /// Flags that say how the kernel uses the file, of [`wire::fuse::open_flag`].
     pub flags: u32,
 }
 
-impl Opened {
+impl OpenReply {
     fn layout(self) -> OpenOut {
         OpenOut { handle: self.handle.into(), open_flags: self.flags.into(), padding: 0.into() }
     }
@@ -245,7 +250,7 @@ impl Opened {
 
 /// The size of a file system and its free space, as statfs(2) gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct FileSystemSizes {
     /// The size of a block in bytes.
     pub block_bytes: u32,
     /// The number of blocks in the file system.
@@ -269,7 +274,7 @@ pub struct Listing<'a> {
 
 /// An entry of a directory: a name, its inode, and the position of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<'a> {
+pub struct ListingEntry<'a> {
     /// The number of the inode that the entry names.
     pub ino: u64,
     /// The position of the next entry, which the kernel passes as the cookie of its next read.
@@ -288,7 +293,7 @@ impl<'a> Listing<'a> {
 
     /// Adds an entry without attributes, or with those of `entry`. Returns `false` if there is no
     /// room for it.
-    pub fn add(&mut self, place: &Span<'_>, entry: Option<&Entry>) -> bool {
+    pub fn add(&mut self, place: &ListingEntry<'_>, entry: Option<&NodeEntry>) -> bool {
         let before = if entry.is_some() { size_of::<EntryOut>() } else { 0 };
         let start = self.len + before + size_of::<DirEntry>();
         let end = (start + place.name.len()).next_multiple_of(ALIGN);
@@ -329,7 +334,7 @@ impl<'a> Listing<'a> {
 /// from byte `offset` on, are not valid any more. Zero bytes stand for all that follow, and a
 /// negative offset for the attributes alone.
 #[must_use]
-pub fn inode_changed(ino: u64, offset: i64, bytes: i64) -> Head {
+pub fn inode_changed(ino: u64, offset: i64, bytes: i64) -> ReplyMessage {
     let body = InvalInodeOut { node: ino.into(), offset: offset.into(), length: bytes.into() };
-    Head::build(0, NOTIFY_INVAL_INODE, &body, 0)
+    ReplyMessage::build(0, NOTIFY_INVAL_INODE, &body, 0)
 }

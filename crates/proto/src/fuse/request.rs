@@ -43,7 +43,7 @@ pub struct Caller {
 
 /// A request that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct MalformedRequest {
     /// The number of the request; `None` if it has no reply.
     pub unique: Option<u64>,
     /// The error number to reply with.
@@ -69,7 +69,7 @@ impl Time {
 
 /// A time stamp that a request sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeOr {
+pub enum TimeStampUpdate {
     /// The time at which the request is served.
     Now,
     /// The given moment.
@@ -78,7 +78,7 @@ pub enum TimeOr {
 
 /// The new values of attributes that a request changes; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct AttributeChanges {
     /// The permissions, in the lowest 12 bits.
     pub mode: Option<u32>,
     /// The user number of the new owner.
@@ -88,9 +88,9 @@ pub struct Changes {
     /// The new size in bytes.
     pub size: Option<u64>,
     /// The new time of the last access.
-    pub atime: Option<TimeOr>,
+    pub atime: Option<TimeStampUpdate>,
     /// The new time of the last change of the contents.
-    pub mtime: Option<TimeOr>,
+    pub mtime: Option<TimeStampUpdate>,
     /// The new time of the last change of the attributes.
     pub ctime: Option<Time>,
     /// `true` if set-user and set-group bits are to be cleared.
@@ -99,7 +99,7 @@ pub struct Changes {
 
 /// The kernel's first request, which proposes a version and capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Greeting {
+pub struct SessionProposal {
     /// The kernel's major version.
     pub major: u32,
     /// The kernel's minor version.
@@ -115,13 +115,13 @@ pub struct Greeting {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {
     /// Agrees on version and capabilities.
-    Init(Greeting),
+    Init(SessionProposal),
     /// Ends the file system. No request follows.
     Destroy,
     /// Looks up a name in the directory that the request is about.
     Lookup(&'a [u8]),
     /// Gives back references to nodes. The request has no reply.
-    Forget(Forgets<'a>),
+    Forget(ForgottenNodes<'a>),
     /// Reads the attributes of the node.
     GetAttr {
         /// The handle by which the caller has the file open; `None` if the kernel gives none.
@@ -130,7 +130,7 @@ pub enum Operation<'a> {
     /// Changes attributes of the node.
     SetAttr {
         /// The attributes to change, with their new values.
-        changes: Changes,
+        changes: AttributeChanges,
         /// The handle by which the caller has the file open; `None` if the kernel gives none.
         handle: Option<u64>,
     },
@@ -340,12 +340,12 @@ pub enum Operation<'a> {
 
 /// The references that the kernel gives back: for each node, their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Forgets<'a> {
+pub struct ForgottenNodes<'a> {
     one: Option<(u64, u64)>,
     more: &'a [ForgetOne],
 }
 
-impl Forgets<'_> {
+impl ForgottenNodes<'_> {
     /// Returns each node's number with the number of references to it that the kernel gives back.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let more = self.more.iter().map(|one| (one.node.get(), one.lookups.get()));
@@ -353,8 +353,8 @@ impl Forgets<'_> {
     }
 }
 
-/// Returns `true` if the message that begins with these bytes is a write, whose data lies behind the
-/// first [`HEAD_BYTES`].
+/// Returns `true` if the message that begins with these bytes is a write, whose data lies behind
+/// the first [`HEAD_BYTES`].
 #[must_use]
 pub fn is_write(head: &[u8]) -> bool {
     InHeader::ref_from_prefix(head)
@@ -366,19 +366,19 @@ pub fn is_write(head: &[u8]) -> bool {
 ///
 /// # Errors
 /// Returns how to reply to a malformed message.
-pub fn parse(bytes: &[u8], behind: usize) -> Result<Request<'_>, Mistake> {
-    let unframed = Mistake { unique: None, errno: Errno::INVAL };
+pub fn parse(bytes: &[u8], behind: usize) -> Result<Request<'_>, MalformedRequest> {
+    let unframed = MalformedRequest { unique: None, errno: Errno::INVAL };
     let (header, body) = InHeader::ref_from_prefix(bytes).map_err(|_| unframed)?;
     let (unique, opcode) = (header.unique.get(), Opcode(header.opcode.get()));
     let has_reply = opcode != Opcode::FORGET && opcode != Opcode::BATCH_FORGET;
-    let refused = |errno| Mistake { unique: has_reply.then_some(unique), errno };
+    let refused = |errno| MalformedRequest { unique: has_reply.then_some(unique), errno };
     let len = bytes.len().checked_add(behind);
     if len != Some(header.len.get() as usize) {
         return Err(refused(Errno::INVAL));
     }
     let extension = usize::from(header.extension_len.get()) * 8;
     let body = body.len().checked_sub(extension).map(|end| &body[..end]);
-    let body = Body(body.ok_or_else(|| refused(Errno::INVAL))?);
+    let body = BodyReader(body.ok_or_else(|| refused(Errno::INVAL))?);
     let node = header.node.get();
     let parsed = match opcode {
         Opcode::WRITE => write(body, behind),
@@ -397,9 +397,9 @@ type Parsed<'a> = Result<Operation<'a>, Errno>;
 
 /// The part of a message's body that was not parsed yet.
 #[derive(Clone, Copy)]
-struct Body<'a>(&'a [u8]);
+struct BodyReader<'a>(&'a [u8]);
 
-impl<'a> Body<'a> {
+impl<'a> BodyReader<'a> {
     /// Takes a structure off the beginning; `EINVAL` if the body is too short.
     fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(&mut self) -> Result<&'a T, Errno> {
         let (value, rest) = T::ref_from_prefix(self.0).map_err(|_| Errno::INVAL)?;
@@ -436,7 +436,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn write(mut body: Body<'_>, behind: usize) -> Parsed<'static> {
+fn write(mut body: BodyReader<'_>, behind: usize) -> Parsed<'static> {
     let write: &WriteIn = body.take()?;
     let bytes = write.size.get();
     if !body.0.is_empty() || bytes as usize != behind {
@@ -463,18 +463,18 @@ fn checked_offset(offset: U64, bytes: u64) -> Result<u64, Errno> {
 }
 
 /// Parses the requests that begin and end the session or give references back.
-fn session(opcode: Opcode, node: u64, mut body: Body<'_>) -> Parsed<'_> {
+fn session(opcode: Opcode, node: u64, mut body: BodyReader<'_>) -> Parsed<'_> {
     Ok(match opcode {
         Opcode::FORGET => {
             let lookups: &U64 = body.take()?;
-            Operation::Forget(Forgets { one: Some((node, lookups.get())), more: &[] })
+            Operation::Forget(ForgottenNodes { one: Some((node, lookups.get())), more: &[] })
         }
         Opcode::BATCH_FORGET => {
             let batch: &BatchForgetIn = body.take()?;
             let count = batch.count.get() as usize;
             let more = <[ForgetOne]>::ref_from_prefix_with_elems(body.0, count);
             let (more, _) = more.map_err(|_| Errno::INVAL)?;
-            Operation::Forget(Forgets { one: None, more })
+            Operation::Forget(ForgottenNodes { one: None, more })
         }
         Opcode::INIT => {
             let init: &InitIn = body.take()?;
@@ -483,7 +483,7 @@ fn session(opcode: Opcode, node: u64, mut body: Body<'_>) -> Parsed<'_> {
                 0 => 0,
                 _ => u64::from(body.take::<U32>()?.get()),
             };
-            Operation::Init(Greeting {
+            Operation::Init(SessionProposal {
                 major: init.major.get(),
                 minor: init.minor.get(),
                 readahead_max: init.readahead_max.get(),
@@ -495,7 +495,7 @@ fn session(opcode: Opcode, node: u64, mut body: Body<'_>) -> Parsed<'_> {
 }
 
 /// Parses an operation on a name of a file; `None` if this opcode is no such operation.
-fn named(opcode: Opcode, mut body: Body<'_>) -> Option<Parsed<'_>> {
+fn named(opcode: Opcode, mut body: BodyReader<'_>) -> Option<Parsed<'_>> {
     Some(match opcode {
         Opcode::LOOKUP => body.name().map(Operation::Lookup),
         Opcode::SYMLINK => symlink(body),
@@ -527,14 +527,14 @@ fn named(opcode: Opcode, mut body: Body<'_>) -> Option<Parsed<'_>> {
 }
 
 fn made<'a, T: FromBytes + KnownLayout + Immutable + Unaligned + 'a>(
-    mut body: Body<'a>,
+    mut body: BodyReader<'a>,
     operation: impl FnOnce(&T, &'a [u8]) -> Operation<'a>,
 ) -> Parsed<'a> {
     let made: &T = body.take()?;
     Ok(operation(made, body.name()?))
 }
 
-fn symlink(mut body: Body<'_>) -> Parsed<'_> {
+fn symlink(mut body: BodyReader<'_>) -> Parsed<'_> {
     let (name, target) = (body.name()?, body.text()?);
     if target.is_empty() {
         return Err(Errno::NOENT);
@@ -543,15 +543,15 @@ fn symlink(mut body: Body<'_>) -> Parsed<'_> {
 }
 
 fn rename<'a>(
-    mut body: Body<'a>,
-    head: impl FnOnce(&mut Body<'a>) -> Result<(u64, u32), Errno>,
+    mut body: BodyReader<'a>,
+    head: impl FnOnce(&mut BodyReader<'a>) -> Result<(u64, u32), Errno>,
 ) -> Parsed<'a> {
     let (new_directory, flags) = head(&mut body)?;
     Ok(Operation::Rename { name: body.name()?, new_directory, new_name: body.name()?, flags })
 }
 
 /// Parses an operation on a node or an open file.
-fn of_file(opcode: Opcode, mut body: Body<'_>) -> Parsed<'_> {
+fn of_file(opcode: Opcode, mut body: BodyReader<'_>) -> Parsed<'_> {
     Ok(match opcode {
         Opcode::GETATTR => {
             let asked: &GetAttrIn = body.take()?;
@@ -618,7 +618,7 @@ fn of_file(opcode: Opcode, mut body: Body<'_>) -> Parsed<'_> {
 }
 
 /// Parses an operation on extended attributes. All other opcodes become [`Operation::Other`].
-fn attribute(opcode: Opcode, mut body: Body<'_>) -> Parsed<'_> {
+fn attribute(opcode: Opcode, mut body: BodyReader<'_>) -> Parsed<'_> {
     Ok(match opcode {
         Opcode::SETXATTR => {
             let asked: &SetXattrIn = body.take()?;
@@ -654,8 +654,8 @@ fn set_attributes(asked: &SetAttrIn) -> Parsed<'static> {
         _ => Err(Errno::INVAL),
     };
     let time = |flag, now, seconds, nanoseconds| match (has(now), has(flag)) {
-        (true, _) => Ok(Some(TimeOr::Now)),
-        (false, true) => at(seconds, nanoseconds).map(|time| Some(TimeOr::At(time))),
+        (true, _) => Ok(Some(TimeStampUpdate::Now)),
+        (false, true) => at(seconds, nanoseconds).map(|time| Some(TimeStampUpdate::At(time))),
         (false, false) => Ok(None),
     };
     let size = match has(set::SIZE) {
@@ -666,7 +666,7 @@ fn set_attributes(asked: &SetAttrIn) -> Parsed<'static> {
         true => Some(at(asked.ctime, asked.ctime_ns)?),
         false => None,
     };
-    let changes = Changes {
+    let changes = AttributeChanges {
         mode: has(set::MODE).then_some(asked.mode.get() & 0o7777),
         uid: has(set::UID).then_some(asked.uid.get()),
         gid: has(set::GID).then_some(asked.gid.get()),

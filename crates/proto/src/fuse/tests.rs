@@ -70,7 +70,7 @@ fn a_kernel_greets_and_is_answered() {
 
 #[test]
 fn kernels_of_other_versions_are_told_so() {
-    let greeting = Greeting {
+    let greeting = SessionProposal {
         major: 7,
         minor: 31,
         readahead_max: 0,
@@ -78,10 +78,13 @@ fn kernels_of_other_versions_are_told_so() {
     };
     let agreed = Agreement::with(&greeting).unwrap().unwrap();
     assert_eq!(agreed.capabilities, greeting.capabilities);
-    assert_eq!(Agreement::with(&Greeting { minor: 30, ..greeting }), Err(Errno::PROTO));
-    assert_eq!(Agreement::with(&Greeting { capabilities: 0, ..greeting }), Err(Errno::PROTO));
-    assert_eq!(Agreement::with(&Greeting { major: 6, ..greeting }), Err(Errno::PROTO));
-    assert_eq!(Agreement::with(&Greeting { major: 8, ..greeting }), Ok(None));
+    assert_eq!(Agreement::with(&SessionProposal { minor: 30, ..greeting }), Err(Errno::PROTO));
+    assert_eq!(
+        Agreement::with(&SessionProposal { capabilities: 0, ..greeting }),
+        Err(Errno::PROTO)
+    );
+    assert_eq!(Agreement::with(&SessionProposal { major: 6, ..greeting }), Err(Errno::PROTO));
+    assert_eq!(Agreement::with(&SessionProposal { major: 8, ..greeting }), Ok(None));
     assert_eq!(&Agreement::reply_other_major(1).bytes()[16..24], hex("07000000 27000000"));
 }
 
@@ -102,7 +105,7 @@ fn the_data_of_a_write_is_not_in_its_head() {
         flags: 0x8401,
     };
     assert_eq!(parse(&bytes, 4096).map(|request| request.operation), Ok(wanted));
-    let mistake = Mistake { unique: Some(6), errno: Errno::INVAL };
+    let mistake = MalformedRequest { unique: Some(6), errno: Errno::INVAL };
     assert_eq!(parse(&bytes, 4095), Err(mistake));
     assert_eq!(parse(&bytes, 0), Err(mistake));
     bytes[48..56].copy_from_slice(&(i64::MAX as u64).to_ne_bytes());
@@ -215,12 +218,12 @@ fn attributes_to_change_are_those_that_are_valid() {
     let bytes = request(4, &body);
     let Ok(Operation::SetAttr { changes, handle }) = operation(&bytes) else { panic!() };
     let mtime = Time { seconds: 9, nanoseconds: 8 };
-    let wanted = Changes {
+    let wanted = AttributeChanges {
         size: Some(512),
-        atime: Some(TimeOr::Now),
-        mtime: Some(TimeOr::At(mtime)),
+        atime: Some(TimeStampUpdate::Now),
+        mtime: Some(TimeStampUpdate::At(mtime)),
         kill_suidgid: true,
-        ..Changes::default()
+        ..AttributeChanges::default()
     };
     assert_eq!((changes, handle), (wanted, Some(3)));
     body[60..64].copy_from_slice(&1_000_000_000_u32.to_ne_bytes());
@@ -253,16 +256,16 @@ fn references_are_given_back_without_a_reply() {
                     03000000 00000000");
     assert_eq!(pairs(&request(42, &body)), [(5, 1), (6, 3)]);
     let short = parse(&request(42, &body[..24]), 0).map(|request| request.unique);
-    assert_eq!(short, Err(Mistake { unique: None, errno: Errno::INVAL }));
+    assert_eq!(short, Err(MalformedRequest { unique: None, errno: Errno::INVAL }));
 }
 
 #[test]
 fn messages_with_a_wrong_length_are_refused() {
     let mut bytes = request(17, &[]);
     bytes.push(0);
-    let refused = Mistake { unique: Some(6), errno: Errno::INVAL };
+    let refused = MalformedRequest { unique: Some(6), errno: Errno::INVAL };
     assert_eq!(parse(&bytes, 0), Err(refused));
-    assert_eq!(parse(&bytes[..39], 0), Err(Mistake { unique: None, errno: Errno::INVAL }));
+    assert_eq!(parse(&bytes[..39], 0), Err(MalformedRequest { unique: None, errno: Errno::INVAL }));
     let mut extended = request(17, &[0; 8]);
     extended[36] = 1;
     assert_eq!(operation(&extended), Ok(Operation::StatFs));
@@ -272,20 +275,23 @@ fn messages_with_a_wrong_length_are_refused() {
 
 #[test]
 fn replies_have_their_length_and_number() {
-    assert_eq!(Head::done(6).bytes(), hex("10000000 00000000 0600000000000000"));
-    assert_eq!(Head::error(6, Errno::NOENT).bytes(), hex("10000000 feffffff 0600000000000000"));
-    assert_eq!(Head::data(6, 4096).bytes(), hex("10100000 00000000 0600000000000000"));
+    assert_eq!(ReplyMessage::done(6).bytes(), hex("10000000 00000000 0600000000000000"));
     assert_eq!(
-        Head::size(6, 4096).bytes(),
+        ReplyMessage::error(6, Errno::NOENT).bytes(),
+        hex("10000000 feffffff 0600000000000000")
+    );
+    assert_eq!(ReplyMessage::data(6, 4096).bytes(), hex("10100000 00000000 0600000000000000"));
+    assert_eq!(
+        ReplyMessage::size(6, 4096).bytes(),
         hex("18000000 00000000 0600000000000000 00100000 00000000")
     );
-    let opened = Opened { handle: 3, flags: open_flag::KEEP_CACHE };
+    let opened = OpenReply { handle: 3, flags: open_flag::KEEP_CACHE };
     assert_eq!(
-        Head::opened(6, opened).bytes(),
+        ReplyMessage::opened(6, opened).bytes(),
         hex("20000000 00000000 0600000000000000 0300000000000000 02000000 00000000")
     );
-    let entry = Entry { name_cached: Duration::from_millis(1500), ..Entry::default() };
-    let created = Head::created(6, &entry, opened);
+    let entry = NodeEntry { name_cached: Duration::from_millis(1500), ..NodeEntry::default() };
+    let created = ReplyMessage::created(6, &entry, opened);
     assert_eq!(created.bytes().len(), 160);
     assert_eq!(&created.bytes()[..4], hex("a0000000"));
     let lookup = no_such_name(6, entry.name_cached);
@@ -294,7 +300,7 @@ fn replies_have_their_length_and_number() {
         &lookup.bytes()[16..52],
         hex("0000000000000000 0000000000000000 0100000000000000 0000000000000000 0065cd1d")
     );
-    assert_eq!(Head::sizes(6, &Sizes::default()).bytes().len(), 96);
+    assert_eq!(ReplyMessage::sizes(6, &FileSystemSizes::default()).bytes().len(), 96);
     let changed = inode_changed(5, -1, 0);
     assert_eq!(
         changed.bytes(),
@@ -319,7 +325,7 @@ fn attributes_have_their_places() {
         gid: 100,
         rdev: 0,
     };
-    let head = Head::attributes(6, &attributes, Duration::from_secs(1));
+    let head = ReplyMessage::attributes(6, &attributes, Duration::from_secs(1));
     let wanted = hex("78000000 00000000 0600000000000000 0100000000000000 00000000 00000000 \
          0700000000000000 8813000000000000 1000000000000000 \
          0100000000000000 0200000000000000 0300000000000000 02000000 03000000 04000000 \
@@ -330,18 +336,18 @@ fn attributes_have_their_places() {
 #[test]
 fn a_listing_ends_where_its_room_does() {
     let mut room = [0xee; 72];
-    let place = Span { ino: 9, next: 1, mode: 0o040_755, name: b"dir" };
+    let place = ListingEntry { ino: 9, next: 1, mode: 0o040_755, name: b"dir" };
     let mut listing = Listing::new(&mut room);
     assert!(listing.is_empty());
     assert!(listing.add(&place, None));
-    assert!(listing.add(&Span { next: 2, name: b"eightlet", ..place }, None));
+    assert!(listing.add(&ListingEntry { next: 2, name: b"eightlet", ..place }, None));
     assert_eq!(listing.len(), 64);
-    assert!(!listing.add(&Span { name: b"x", ..place }, None));
+    assert!(!listing.add(&ListingEntry { name: b"x", ..place }, None));
     let first = hex("0900000000000000 0100000000000000 03000000 04000000 646972 0000000000");
     assert_eq!(room[..32], first);
     let mut room = [0xee; 160];
     let mut listing = Listing::new(&mut room);
-    assert!(listing.add(&place, Some(&Entry::default())));
+    assert!(listing.add(&place, Some(&NodeEntry::default())));
     assert_eq!(listing.len(), 160);
     assert_eq!(room[128..], first);
 }

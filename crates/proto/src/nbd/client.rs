@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::errno;
 use super::handshake::FLAGS_BYTES;
 use super::limits::PAYLOAD_BYTES_MAX;
-use crate::carry::Carry;
+use crate::carry::PartialMessage;
 
 /// The most bytes of data in a reply to an option that the client accepts.
 const REPLY_BYTES_MAX: usize = 8 << 10;
@@ -35,22 +35,22 @@ const HOLE_BYTES: usize = 12;
 #[derive(Debug)]
 pub struct NbdClient {
     export: Box<[u8]>,
-    stage: Stage,
+    stage: NegotiationStep,
     /// The first bytes of a message of the negotiation, until it has come whole.
     gathered: Vec<u8>,
     /// Messages of the negotiation that have not been sent.
     outbox: Vec<u8>,
     found: Found,
-    carry: Carry<HEAD_MOST>,
+    carry: PartialMessage<HEAD_MOST>,
     /// The part of the server's reply that comes next.
-    body: Body,
+    body: ReplyPart,
     /// Requests that have not been answered, by their cookies.
-    pending: Box<[Option<Pending>]>,
+    pending: Box<[Option<PendingRequest>]>,
 }
 
 /// The step of the negotiation that the server's next message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum NegotiationStep {
     Greeting,
     Structured,
     Go,
@@ -74,7 +74,7 @@ pub struct Found {
 
 /// A request that was sent and has not been answered to its end.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingRequest {
     range: Range,
     /// The number of bytes of a read's data that have not been announced yet.
     left: usize,
@@ -84,7 +84,7 @@ struct Pending {
 
 /// The part of a reply that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
+enum ReplyPart {
     /// The head of the next reply.
     None,
     /// Data of a read, which comes next.
@@ -164,7 +164,7 @@ impl NbdClient {
     pub fn new(export: &str, depth: usize) -> Self {
         NbdClient {
             export: export.as_bytes().into(),
-            stage: Stage::Greeting,
+            stage: NegotiationStep::Greeting,
             gathered: Vec::new(),
             outbox: Vec::new(),
             found: Found {
@@ -174,8 +174,8 @@ impl NbdClient {
                 request_bytes_max: PAYLOAD_BYTES_MAX,
                 is_structured: false,
             },
-            carry: Carry::new(),
-            body: Body::None,
+            carry: PartialMessage::new(),
+            body: ReplyPart::None,
             pending: (0..depth).map(|_| None).collect(),
         }
     }
@@ -183,14 +183,15 @@ impl NbdClient {
     /// Creates a session that chooses this export, like [`new`](NbdClient::new), on a connection
     /// over TLS. The greeting and the flags were [exchanged before TLS](super::ClientPrelude).
     pub fn secured(export: &str, depth: usize) -> Self {
-        let mut client = NbdClient { stage: Stage::Structured, ..NbdClient::new(export, depth) };
+        let mut client =
+            NbdClient { stage: NegotiationStep::Structured, ..NbdClient::new(export, depth) };
         client.option(OptionKind::STRUCTURED_REPLY, &[]);
         client
     }
 
     /// Returns `true` if requests may be sent.
     pub fn is_up(&self) -> bool {
-        self.stage == Stage::Up
+        self.stage == NegotiationStep::Up
     }
 
     /// Returns the properties of the export; complete once requests may be sent.
@@ -229,7 +230,7 @@ impl NbdClient {
         assert!(place.is_none(), "{cookie} is in flight");
         let left = command.reply_bytes();
         let is_read = kind == CommandKind::READ;
-        *place = Some(Pending { range, left, is_read, status: Status::Ok });
+        *place = Some(PendingRequest { range, left, is_read, status: Status::Ok });
         let head = RequestHead {
             magic: REQUEST_MAGIC.into(),
             flags: if is_forced { command_flag::FUA } else { 0 }.into(),
@@ -249,41 +250,43 @@ impl NbdClient {
         &mut self,
         input: &mut &'a [u8],
     ) -> Result<Option<ClientEvent<'a>>, NbdRefusal> {
-        while self.stage != Stage::Up {
+        while self.stage != NegotiationStep::Up {
             if !self.negotiate(input)? {
                 return Ok(None);
             }
-            if self.stage == Stage::Up {
+            if self.stage == NegotiationStep::Up {
                 return Ok(Some(ClientEvent::Up));
             }
         }
         loop {
             match self.body {
-                Body::None => match self.take_head(input)? {
+                ReplyPart::None => match self.take_head(input)? {
                     Some(Some(event)) => return Ok(Some(event)),
                     Some(None) => {}
                     None => return Ok(None),
                 },
-                Body::Data { cookie, left: 0, is_last, .. }
-                | Body::Text { cookie, left: 0, is_last } => {
-                    self.body = if is_last { Body::End { cookie } } else { Body::None };
+                ReplyPart::Data { cookie, left: 0, is_last, .. }
+                | ReplyPart::Text { cookie, left: 0, is_last } => {
+                    self.body = if is_last { ReplyPart::End { cookie } } else { ReplyPart::None };
                 }
-                Body::End { cookie } => {
-                    self.body = Body::None;
+                ReplyPart::End { cookie } => {
+                    self.body = ReplyPart::None;
                     return self.end(cookie).map(Some);
                 }
-                Body::Data { .. } | Body::Text { .. } if input.is_empty() => return Ok(None),
-                Body::Data { cookie, at, left, is_last } => {
+                ReplyPart::Data { .. } | ReplyPart::Text { .. } if input.is_empty() => {
+                    return Ok(None);
+                }
+                ReplyPart::Data { cookie, at, left, is_last } => {
                     let (bytes, rest) = input.split_at(left.min(input.len()));
                     *input = rest;
                     let (next, left) = (at + bytes.len(), left - bytes.len());
-                    self.body = Body::Data { cookie, at: next, left, is_last };
+                    self.body = ReplyPart::Data { cookie, at: next, left, is_last };
                     return Ok(Some(ClientEvent::Data { cookie, at, bytes }));
                 }
-                Body::Text { cookie, left, is_last } => {
+                ReplyPart::Text { cookie, left, is_last } => {
                     let skipped = left.min(input.len());
                     *input = &input[skipped..];
-                    self.body = Body::Text { cookie, left: left - skipped, is_last };
+                    self.body = ReplyPart::Text { cookie, left: left - skipped, is_last };
                 }
             }
         }
@@ -335,9 +338,9 @@ impl NbdClient {
             (true, true) => return Err(NbdRefusal::Protocol("a read has a simple reply")),
             (true, false) => {
                 let left = core::mem::take(&mut pending.left);
-                Body::Data { cookie, at: 0, left, is_last: true }
+                ReplyPart::Data { cookie, at: 0, left, is_last: true }
             }
-            (false, _) => Body::End { cookie },
+            (false, _) => ReplyPart::End { cookie },
         };
         Ok(())
     }
@@ -354,7 +357,7 @@ impl NbdClient {
         let (cookie, length) = (head.cookie.get(), head.bytes.get() as usize);
         let is_last = head.flags.get() & CHUNK_DONE != 0;
         let pending = self.pending(cookie)?;
-        let after = if is_last { Body::End { cookie } } else { Body::None };
+        let after = if is_last { ReplyPart::End { cookie } } else { ReplyPart::None };
         if kind == ChunkKind::NONE {
             self.body = after;
             return Ok(None);
@@ -362,7 +365,7 @@ impl NbdClient {
         if kind.is_error() {
             let (error, _) = ErrorChunk::read_from_prefix(whole).expect("it is shorter");
             pending.status = errno::meaning(error.error.get());
-            self.body = Body::Text { cookie, left: length - 6, is_last };
+            self.body = ReplyPart::Text { cookie, left: length - 6, is_last };
             return Ok(None);
         }
         let (data, _) = DataChunk::read_from_prefix(whole).expect("it is shorter");
@@ -375,21 +378,21 @@ impl NbdClient {
         };
         let at = pending.place(data.offset.get(), bytes)?;
         if kind == ChunkKind::OFFSET_DATA {
-            self.body = Body::Data { cookie, at, left: bytes, is_last };
+            self.body = ReplyPart::Data { cookie, at, left: bytes, is_last };
             return Ok(None);
         }
         self.body = after;
         Ok(Some(ClientEvent::Hole { cookie, at, bytes }))
     }
 
-    fn pending(&mut self, cookie: u64) -> Result<&mut Pending, NbdRefusal> {
+    fn pending(&mut self, cookie: u64) -> Result<&mut PendingRequest, NbdRefusal> {
         let place = usize::try_from(cookie).ok().and_then(|place| self.pending.get_mut(place));
         place.and_then(Option::as_mut).ok_or(NbdRefusal::Protocol("nobody asked for a reply"))
     }
 
     /// Removes a request that has ended, and returns its event.
     fn end<'a>(&mut self, cookie: u64) -> Result<ClientEvent<'a>, NbdRefusal> {
-        let Pending { left, status, .. } = *self.pending(cookie)?;
+        let PendingRequest { left, status, .. } = *self.pending(cookie)?;
         if status.is_ok() && left > 0 {
             return Err(NbdRefusal::Protocol("a read has ended before its data"));
         }
@@ -399,14 +402,14 @@ impl NbdClient {
 
     /// Does a step of the negotiation. Returns `false` if the server's next message is incomplete.
     fn negotiate(&mut self, input: &mut &[u8]) -> Result<bool, NbdRefusal> {
-        if self.stage == Stage::Greeting {
+        if self.stage == NegotiationStep::Greeting {
             let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
             let greeting = Greeting::read_from_bytes(bytes).expect("gathered to its size");
             self.gathered.clear();
             let refusal = NbdRefusal::Protocol("its greeting is not that of fixed newstyle NBD");
             self.outbox.extend(flags_for(&greeting).ok_or(refusal)?);
             self.option(OptionKind::STRUCTURED_REPLY, &[]);
-            self.stage = Stage::Structured;
+            self.stage = NegotiationStep::Structured;
             return Ok(true);
         }
         const HEAD: usize = size_of::<OptionReplyHead>();
@@ -429,24 +432,26 @@ impl NbdClient {
         let is_error = reply.0 & REPLY_IS_ERROR != 0;
         match (self.stage, reply) {
             // The only answer to whoever has not begun with TLS.
-            (Stage::Structured, OptionReply::TLS_REQUIRED) => {
+            (NegotiationStep::Structured, OptionReply::TLS_REQUIRED) => {
                 return Err(NbdRefusal::Export(reply));
             }
-            (Stage::Structured, _) if is_error || reply == OptionReply::ACK => {
+            (NegotiationStep::Structured, _) if is_error || reply == OptionReply::ACK => {
                 self.found.is_structured = !is_error;
                 let mut wish = Vec::from((self.export.len() as u32).to_be_bytes());
                 wish.extend_from_slice(&self.export);
                 wish.extend([0, 1]);
                 wish.extend(InfoKind::BLOCK_SIZE.0.to_be_bytes());
                 self.option(OptionKind::GO, &wish);
-                self.stage = Stage::Go;
+                self.stage = NegotiationStep::Go;
             }
-            (Stage::Go, OptionReply::ACK) if self.found.bytes > 0 => self.stage = Stage::Up,
-            (Stage::Go, OptionReply::ACK) => {
+            (NegotiationStep::Go, OptionReply::ACK) if self.found.bytes > 0 => {
+                self.stage = NegotiationStep::Up
+            }
+            (NegotiationStep::Go, OptionReply::ACK) => {
                 return Err(NbdRefusal::Protocol("the export has no size"));
             }
-            (Stage::Go, OptionReply::INFO) => self.learn(data),
-            (Stage::Go, reply) if is_error => return Err(NbdRefusal::Export(reply)),
+            (NegotiationStep::Go, OptionReply::INFO) => self.learn(data),
+            (NegotiationStep::Go, reply) if is_error => return Err(NbdRefusal::Export(reply)),
             _ => return Err(NbdRefusal::Protocol("an unexpected reply to an option")),
         }
         Ok(())
@@ -504,7 +509,7 @@ pub(super) fn option_head(kind: OptionKind, bytes: usize) -> OptionHead {
     OptionHead { magic: OPTION_MAGIC.into(), option: kind.0.into(), bytes: (bytes as u32).into() }
 }
 
-impl Pending {
+impl PendingRequest {
     /// Returns the offset in the read's data of `bytes` bytes at `offset` of the export, and counts
     /// them as arrived.
     fn place(&mut self, offset: u64, bytes: usize) -> Result<usize, NbdRefusal> {

@@ -8,7 +8,7 @@ use super::limits::{CUTS_MAX, PIECE_BLOCKS_MAX};
 
 /// The operation of a request, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum RequestOperation {
     /// Reads blocks of the export.
     Read,
     /// Writes data that the client sends.
@@ -30,30 +30,32 @@ pub(super) enum Work {
     },
 }
 
-impl Work {
+impl RequestOperation {
     /// Returns the command that does this operation on `range`.
     pub(super) fn command(self, range: Range) -> Command {
         match self {
-            Work::Read => Command::Read(range),
-            Work::Write { fua } | Work::Fill { fua } => Command::Write { range, fua },
-            Work::Discard => Command::Discard(range),
-            Work::WriteZeroes { fua } => Command::WriteZeroes { range, fua },
+            RequestOperation::Read => Command::Read(range),
+            RequestOperation::Write { fua } | RequestOperation::Fill { fua } => {
+                Command::Write { range, fua }
+            }
+            RequestOperation::Discard => Command::Discard(range),
+            RequestOperation::WriteZeroes { fua } => Command::WriteZeroes { range, fua },
         }
     }
 }
 
 /// The blocks of a request that have not been passed on as pieces yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rest {
+pub(super) struct RemainingPieces {
     pub(super) tag: Tag,
-    pub(super) work: Work,
+    pub(super) work: RequestOperation,
     pub(super) range: Range,
     /// `true` if each piece must wait for the previous one, and all other replies for the last: a
     /// simple reply carries its data in order, without other replies in between.
     pub(super) in_order: bool,
 }
 
-impl Rest {
+impl RemainingPieces {
     /// Takes the next piece off the front of the range, as a command; `None` if no block is left.
     pub(super) fn next(&mut self) -> Option<Command> {
         let blocks = self.range.blocks.min(PIECE_BLOCKS_MAX);
@@ -68,7 +70,7 @@ impl Rest {
 
 /// A request that was cut and is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct SplitRequest {
     pub(super) tag: Tag,
     /// The number of blocks of the pieces that have not ended.
     pub(super) left: u32,
@@ -81,18 +83,18 @@ pub(super) struct Cut {
 
 /// The requests of a connection that were cut and are not answered.
 #[derive(Debug, Default)]
-pub(super) struct Cuts {
+pub(super) struct SplitRequests {
     /// The cut requests, at most [`CUTS_MAX`]; allocated for the first.
-    list: Vec<Cut>,
+    list: Vec<SplitRequest>,
 }
 
-impl Cuts {
+impl SplitRequests {
     /// Restores the cuts of a moved session; `None` if they are too many.
-    pub(super) fn of(list: Vec<Cut>) -> Option<Self> {
-        (list.len() <= CUTS_MAX).then_some(Cuts { list })
+    pub(super) fn of(list: Vec<SplitRequest>) -> Option<Self> {
+        (list.len() <= CUTS_MAX).then_some(SplitRequests { list })
     }
 
-    pub(super) fn list(&self) -> &[Cut] {
+    pub(super) fn list(&self) -> &[SplitRequest] {
         &self.list
     }
 
@@ -111,10 +113,10 @@ impl Cuts {
         self.list.iter().any(|cut| cut.tag == tag)
     }
 
-    pub(super) fn add(&mut self, rest: &Rest) {
+    pub(super) fn add(&mut self, rest: &RemainingPieces) {
         assert!(!self.is_full(), "the caller has looked");
         self.list.reserve_exact(CUTS_MAX - self.list.len());
-        self.list.push(Cut {
+        self.list.push(SplitRequest {
             tag: rest.tag,
             left: rest.range.blocks,
             status: Status::Ok,
@@ -126,7 +128,7 @@ impl Cuts {
     /// Notes the end of a piece of `blocks` blocks. Returns the request's new state, except for
     /// `has_begun`, which is still that before this piece; `None` if no request with this tag was
     /// cut. The last piece removes the request, and so does a failure if the pieces go in order.
-    pub(super) fn end(&mut self, tag: Tag, blocks: u32, status: Status) -> Option<Cut> {
+    pub(super) fn end(&mut self, tag: Tag, blocks: u32, status: Status) -> Option<SplitRequest> {
         let place = self.list.iter().position(|cut| cut.tag == tag)?;
         let cut = &mut self.list[place];
         cut.left = cut.left.saturating_sub(blocks);
@@ -146,9 +148,9 @@ impl Cuts {
 mod tests {
     use super::*;
 
-    fn rest(blocks: u32) -> Rest {
+    fn rest(blocks: u32) -> RemainingPieces {
         let range = Range::new(5, blocks);
-        Rest { tag: 7, work: Work::Discard, range, in_order: false }
+        RemainingPieces { tag: 7, work: RequestOperation::Discard, range, in_order: false }
     }
 
     #[test]
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_counts_and_the_last_piece_ends_it() {
-        let mut cuts = Cuts::default();
+        let mut cuts = SplitRequests::default();
         cuts.add(&rest(3));
         assert_eq!(cuts.end(8, 1, Status::Ok), None);
         assert_eq!(cuts.end(7, 1, Status::MediaError).unwrap().left, 2);

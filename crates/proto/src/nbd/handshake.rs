@@ -9,8 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{
-    BLOCK_BYTES, Control, Fatal, Instant, NamespaceId, NamespaceInfo, Opening, REQUEST_BYTES_MAX,
-    Status,
+    BLOCK_BYTES, CompletedPrelude, ControlRequest, Instant, NamespaceId, NamespaceInfo,
+    ProtocolError, REQUEST_BYTES_MAX, Status,
 };
 use wire::nbd::{
     BASE_ALLOCATION, BlockSizeInfo, EXPORT_NAME_ZEROES, ExportInfo, ExportNameReply,
@@ -24,7 +24,7 @@ use super::limits::{ALLOCATION, HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MA
 /// The state of the negotiation on one connection, at the server.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    stage: Stage,
+    stage: HandshakeStage,
     /// The first bytes of the client's next message, while it has not come whole.
     gathered: Vec<u8>,
     /// The number of bytes of options so far, heads included.
@@ -58,7 +58,7 @@ enum Tls {
 
 /// The next step of the negotiation, or the event that the negotiation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum HandshakeStage {
     /// The client's flags come next.
     Flags,
     /// An option comes next.
@@ -79,7 +79,7 @@ enum Stage {
 
 /// The export that the client has chosen, and how its replies look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chosen {
+pub(super) struct ExportChoice {
     pub(super) info: NamespaceInfo,
     pub(super) structured: bool,
     /// `true` if the client chose the meta context `base:allocation` of this export.
@@ -90,7 +90,7 @@ impl Handshake {
     /// Creates a negotiation that begins with the greeting.
     pub(super) fn new() -> Self {
         Handshake {
-            stage: Stage::Flags,
+            stage: HandshakeStage::Flags,
             gathered: Vec::new(),
             taken: 0,
             outbox: greeting().as_bytes().to_vec(),
@@ -105,10 +105,10 @@ impl Handshake {
 
     /// Creates a negotiation that continues after the greeting, the client's flags and the first
     /// bytes of the client's options, all of which `opening` has.
-    pub(super) fn after(opening: &Opening) -> Self {
+    pub(super) fn after(opening: &CompletedPrelude) -> Self {
         let (flags, options) = opening.heard.split_at(opening.heard.len().min(FLAGS_BYTES));
         Handshake {
-            stage: Stage::Options,
+            stage: HandshakeStage::Options,
             gathered: options.to_vec(),
             outbox: Vec::new(),
             tls: if opening.is_secured { Tls::Begun } else { Tls::Passed },
@@ -126,7 +126,7 @@ impl Handshake {
     /// Returns `true` if the gathered bytes contain a whole option that can be processed now.
     fn holds_option(&self) -> bool {
         let head = OptionHead::read_from_prefix(&self.gathered);
-        self.stage == Stage::Options
+        self.stage == HandshakeStage::Options
             && self.outbox.is_empty()
             && head.is_ok_and(|(head, data)| data.len() >= head.bytes.get() as usize)
     }
@@ -138,21 +138,21 @@ impl Handshake {
 
     /// Returns `true` if an export was chosen and all messages were sent.
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Chosen && self.outbox.is_empty()
+        self.stage == HandshakeStage::Chosen && self.outbox.is_empty()
     }
 
     /// Checks the time limit of the negotiation.
     ///
     /// # Errors
     /// Returns an error if the connection is to end, because the client ended it or took too long.
-    pub(super) fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+    pub(super) fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
         self.has_news = false;
-        if self.stage == Stage::Aborted {
-            return Err(Fatal::Ended(0));
+        if self.stage == HandshakeStage::Aborted {
+            return Err(ProtocolError::Ended(0));
         }
         let since = *self.since.get_or_insert(now);
-        match self.stage != Stage::Chosen && now - since > HANDSHAKE_TIME {
-            true => Err(Fatal::Ended(1)),
+        match self.stage != HandshakeStage::Chosen && now - since > HANDSHAKE_TIME {
+            true => Err(ProtocolError::Ended(1)),
             false => Ok(()),
         }
     }
@@ -175,23 +175,29 @@ impl Handshake {
     ///
     /// # Errors
     /// Returns an error if the client broke the protocol or a limit.
-    pub(super) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+    pub(super) fn take(
+        &mut self,
+        input: &mut &[u8],
+    ) -> Result<Option<ControlRequest>, ProtocolError> {
         while self.outbox.is_empty() {
             match self.stage {
-                Stage::Flags => {
+                HandshakeStage::Flags => {
                     let gathered = gather(&mut self.gathered, input, FLAGS_BYTES);
                     let Some(bytes) = gathered else { break };
-                    let flags = flags_of_client(bytes).ok_or(Fatal::BadField(0))?;
+                    let flags = flags_of_client(bytes).ok_or(ProtocolError::BadField(0))?;
                     self.no_zeroes = has_no_zeroes(flags);
                     self.gathered.clear();
-                    self.stage = Stage::Options;
+                    self.stage = HandshakeStage::Options;
                 }
-                Stage::Options => match self.take_option(input)? {
+                HandshakeStage::Options => match self.take_option(input)? {
                     Some(question) => return Ok(Some(question)),
                     None if self.gathered.is_empty() && !input.is_empty() => {}
                     None => break,
                 },
-                Stage::Asked(_) | Stage::Contexts { .. } | Stage::Chosen | Stage::Aborted => break,
+                HandshakeStage::Asked(_)
+                | HandshakeStage::Contexts { .. }
+                | HandshakeStage::Chosen
+                | HandshakeStage::Aborted => break,
             }
         }
         Ok(None)
@@ -199,16 +205,16 @@ impl Handshake {
 
     /// Processes an option once it is complete. Returns the option's question for the worker, if it
     /// has one.
-    fn take_option(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+    fn take_option(&mut self, input: &mut &[u8]) -> Result<Option<ControlRequest>, ProtocolError> {
         const HEAD: usize = size_of::<OptionHead>();
         let Some(bytes) = gather(&mut self.gathered, input, HEAD) else { return Ok(None) };
         let head = OptionHead::read_from_bytes(bytes).expect("gathered to its size");
         if head.magic.get() != OPTION_MAGIC {
-            return Err(Fatal::BadMagic(head.magic.get() as u16));
+            return Err(ProtocolError::BadMagic(head.magic.get() as u16));
         }
         let data = head.bytes.get() as usize;
         if data > OPTIONS_BYTES_MAX - self.taken.min(OPTIONS_BYTES_MAX) {
-            return Err(Fatal::TooMuch);
+            return Err(ProtocolError::TooMuch);
         }
         if gather(&mut self.gathered, input, HEAD + data).is_none() {
             return Ok(None);
@@ -219,7 +225,7 @@ impl Handshake {
     }
 
     /// Answers an option, or returns its question for the worker.
-    fn begin(&mut self, option: OptionKind, data: &[u8]) -> Option<Control> {
+    fn begin(&mut self, option: OptionKind, data: &[u8]) -> Option<ControlRequest> {
         let question = match option {
             OptionKind::EXPORT_NAME => Some(find(data)),
             OptionKind::GO | OptionKind::INFO => {
@@ -239,17 +245,17 @@ impl Handshake {
                     self.answer(option, OptionReply::INVALID, &());
                     return None;
                 };
-                self.stage = Stage::Contexts { option, named };
+                self.stage = HandshakeStage::Contexts { option, named };
                 return Some(find(name));
             }
-            OptionKind::LIST if data.is_empty() => Some(Control::List { tag: 0 }),
+            OptionKind::LIST if data.is_empty() => Some(ControlRequest::List { tag: 0 }),
             OptionKind::LIST => {
                 self.answer(option, OptionReply::INVALID, &());
                 None
             }
             OptionKind::ABORT => {
                 self.answer(option, OptionReply::ACK, &());
-                self.stage = Stage::Aborted;
+                self.stage = HandshakeStage::Aborted;
                 return None;
             }
             OptionKind::STRUCTURED_REPLY if data.is_empty() => {
@@ -276,7 +282,7 @@ impl Handshake {
             }
         };
         if question.is_some() {
-            self.stage = Stage::Asked(option);
+            self.stage = HandshakeStage::Asked(option);
         }
         question
     }
@@ -288,17 +294,17 @@ impl Handshake {
     pub(super) fn answer_info(
         &mut self,
         answer: Result<NamespaceInfo, Status>,
-    ) -> Result<Option<Chosen>, Fatal> {
+    ) -> Result<Option<ExportChoice>, ProtocolError> {
         let (option, named) = match self.stage {
-            Stage::Asked(option) => (option, false),
-            Stage::Contexts { option, named } => (option, named),
-            _ => return Err(Fatal::OutOfOrder),
+            HandshakeStage::Asked(option) => (option, false),
+            HandshakeStage::Contexts { option, named } => (option, named),
+            _ => return Err(ProtocolError::OutOfOrder),
         };
-        self.stage = Stage::Options;
+        self.stage = HandshakeStage::Options;
         let info = match answer {
             Ok(info) => info,
             Err(status) if option == OptionKind::EXPORT_NAME => {
-                return Err(Fatal::Unanswerable(status));
+                return Err(ProtocolError::Unanswerable(status));
             }
             Err(status) => {
                 let reply = match status {
@@ -342,9 +348,9 @@ impl Handshake {
         if option == OptionKind::INFO {
             return Ok(None);
         }
-        self.stage = Stage::Chosen;
+        self.stage = HandshakeStage::Chosen;
         let mapped = self.mapped == Some(info.namespace);
-        Ok(Some(Chosen { info, structured: self.structured, mapped }))
+        Ok(Some(ExportChoice { info, structured: self.structured, mapped }))
     }
 
     /// Answers an option about the meta contexts of an export, with `base:allocation` if the option
@@ -371,11 +377,11 @@ impl Handshake {
     pub(super) fn answer_list(
         &mut self,
         names: &Result<Vec<Arc<str>>, Status>,
-    ) -> Result<(), Fatal> {
-        if self.stage != Stage::Asked(OptionKind::LIST) {
-            return Err(Fatal::OutOfOrder);
+    ) -> Result<(), ProtocolError> {
+        if self.stage != HandshakeStage::Asked(OptionKind::LIST) {
+            return Err(ProtocolError::OutOfOrder);
         }
-        self.stage = Stage::Options;
+        self.stage = HandshakeStage::Options;
         let Ok(names) = names else {
             self.answer(OptionKind::LIST, OptionReply::POLICY, &());
             return Ok(());
@@ -469,10 +475,10 @@ fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Opti
 }
 
 /// Returns the question for the worker about the export of this name.
-fn find(name: &[u8]) -> Control {
+fn find(name: &[u8]) -> ControlRequest {
     // Text that is none names nothing.
     let name: Box<str> = String::from_utf8_lossy(name).into();
-    Control::Find { tag: 0, name }
+    ControlRequest::Find { tag: 0, name }
 }
 
 /// Returns the export's name in the data of `NBD_OPT_INFO` or `NBD_OPT_GO`; `None` if the data is

@@ -12,23 +12,23 @@ use alloc::vec::Vec;
 
 use contract::{NamespaceId, Range, Status};
 
-use super::cut::{Cut, Cuts, Rest, Work};
-use super::server::{Export, Late, NbdSession, Source};
-use crate::carry::Carry;
+use super::cut::{RemainingPieces, RequestOperation, SplitRequest, SplitRequests};
+use super::server::{Export, NbdSession, PayloadSource, WriteRefusal};
+use crate::carry::PartialMessage;
 
 /// The first bytes of a serialized session of NBD, in format 1.
 const FORMAT: [u8; 2] = [b'b', 1];
 
 /// The kinds of work, indexed by their number in the format.
-const WORKS: [Work; 8] = [
-    Work::Read,
-    Work::Write { fua: false },
-    Work::Write { fua: true },
-    Work::Fill { fua: false },
-    Work::Fill { fua: true },
-    Work::Discard,
-    Work::WriteZeroes { fua: false },
-    Work::WriteZeroes { fua: true },
+const WORKS: [RequestOperation; 8] = [
+    RequestOperation::Read,
+    RequestOperation::Write { fua: false },
+    RequestOperation::Write { fua: true },
+    RequestOperation::Fill { fua: false },
+    RequestOperation::Fill { fua: true },
+    RequestOperation::Discard,
+    RequestOperation::WriteZeroes { fua: false },
+    RequestOperation::WriteZeroes { fua: true },
 ];
 
 impl NbdSession {
@@ -42,8 +42,8 @@ impl NbdSession {
         bytes.extend(self.payload.to_le_bytes());
         bytes.extend(self.paying.to_le_bytes());
         let held = match self.late {
-            Late::Held(_, error) => Some(error),
-            Late::None | Late::Due(..) => None,
+            WriteRefusal::Held(_, error) => Some(error),
+            WriteRefusal::None | WriteRefusal::Due(..) => None,
         };
         bytes.push(u8::from(held.is_some()));
         bytes.extend(held.unwrap_or(0).to_le_bytes());
@@ -51,7 +51,7 @@ impl NbdSession {
         bytes.push(gathered.len() as u8);
         bytes.extend(gathered);
         bytes.push(u8::from(self.rest.is_some()));
-        if let Some(Rest { tag, work, range, in_order }) = self.rest {
+        if let Some(RemainingPieces { tag, work, range, in_order }) = self.rest {
             let number = WORKS.iter().position(|one| *one == work);
             bytes.extend(tag.to_le_bytes());
             bytes.push(number.expect("every kind of work has a number") as u8);
@@ -85,11 +85,11 @@ impl NbdSession {
         let (is_held, error) = (flag(input)?, u32::from_le_bytes(take(input)?));
         let [gathered] = take(input)?;
         let (gathered, rest) = input.split_at_checked(usize::from(gathered))?;
-        let carry = Carry::holding(gathered)?;
+        let carry = PartialMessage::holding(gathered)?;
         *input = rest;
         let rest = if flag(input)? { Some(take_rest(input)?) } else { None };
         let [count] = take(input)?;
-        let cuts = (0..count).map(|_| take_cut(input)).collect::<Option<Vec<Cut>>>()?;
+        let cuts = (0..count).map(|_| take_cut(input)).collect::<Option<Vec<SplitRequest>>>()?;
         if !input.is_empty() {
             return None;
         }
@@ -98,30 +98,30 @@ impl NbdSession {
             export: Export { namespace, blocks, structured: replies > 0, mapped: replies > 1 },
             carry,
             payload,
-            source: Source::Client,
+            source: PayloadSource::Client,
             paying,
-            late: if is_held { Late::Held(paying, error) } else { Late::None },
+            late: if is_held { WriteRefusal::Held(paying, error) } else { WriteRefusal::None },
             extent: None,
             rest,
-            cuts: Cuts::of(cuts)?,
+            cuts: SplitRequests::of(cuts)?,
             running,
             is_closing,
         })
     }
 }
 
-fn take_rest(input: &mut &[u8]) -> Option<Rest> {
+fn take_rest(input: &mut &[u8]) -> Option<RemainingPieces> {
     let tag = u64::from_le_bytes(take(input)?);
     let [work] = take(input)?;
     let work = *WORKS.get(usize::from(work))?;
     let (lba, blocks) = (u64::from_le_bytes(take(input)?), u32::from_le_bytes(take(input)?));
     // No range of a request ends behind the last byte that a number can name.
     lba.checked_add(u64::from(blocks))?;
-    Some(Rest { tag, work, range: Range::new(lba, blocks), in_order: flag(input)? })
+    Some(RemainingPieces { tag, work, range: Range::new(lba, blocks), in_order: flag(input)? })
 }
 
-fn take_cut(input: &mut &[u8]) -> Option<Cut> {
-    Some(Cut {
+fn take_cut(input: &mut &[u8]) -> Option<SplitRequest> {
+    Some(SplitRequest {
         tag: u64::from_le_bytes(take(input)?),
         left: u32::from_le_bytes(take(input)?),
         status: Status::from_code(u16::from_le_bytes(take(input)?)),

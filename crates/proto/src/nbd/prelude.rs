@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use contract::{Insecurity, Opening, Passage, Prelude};
+use contract::{CompletedPrelude, Prelude, PreludeOutcome, TlsFailure};
 use wire::nbd::{
     FLAG_FIXED_NEWSTYLE, Greeting, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind,
     OptionReply, OptionReplyHead,
@@ -66,19 +66,22 @@ impl ServerPrelude {
 
     /// Processes the head of an option. Returns how the connection continues; `None` if further
     /// options decide that.
-    fn option(&mut self, answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+    fn option(&mut self, answers: &mut Vec<u8>) -> Result<Option<PreludeOutcome>, TlsFailure> {
         let head = OptionHead::read_from_bytes(&self.gathered).expect("gathered to its size");
         let (kind, bytes) = (OptionKind(head.option.get()), head.bytes.get() as usize);
         if head.magic.get() != OPTION_MAGIC {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         if !self.is_required && (kind != OptionKind::STARTTLS || !self.is_fixed) {
             let heard = [&self.flags[..], &self.gathered].concat().into();
-            return Ok(Some(Passage::Plain(Opening { heard, ..Opening::default() })));
+            return Ok(Some(PreludeOutcome::Plain(CompletedPrelude {
+                heard,
+                ..CompletedPrelude::default()
+            })));
         }
         self.taken = self.taken.saturating_add(HEAD).saturating_add(bytes);
         if self.taken > OPTIONS_BYTES_MAX {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         self.gathered.clear();
         match bytes {
@@ -97,23 +100,23 @@ impl ServerPrelude {
         kind: OptionKind,
         is_bare: bool,
         answers: &mut Vec<u8>,
-    ) -> Result<Option<Passage>, Insecurity> {
+    ) -> Result<Option<PreludeOutcome>, TlsFailure> {
         self.stage = ServerStage::Option;
         let mut reply = |reply| answers.extend(reply_head(kind, reply, 0).as_bytes());
         match kind {
             OptionKind::STARTTLS if is_bare => {
                 reply(OptionReply::ACK);
                 let heard = self.flags.into();
-                let opening = Opening { is_secured: true, heard, proven: None };
-                return Ok(Some(Passage::Secure(opening)));
+                let opening = CompletedPrelude { is_secured: true, heard, proven: None };
+                return Ok(Some(PreludeOutcome::Secure(opening)));
             }
             OptionKind::STARTTLS => reply(OptionReply::INVALID),
             OptionKind::ABORT => {
                 reply(OptionReply::ACK);
-                return Err(Insecurity::Plain);
+                return Err(TlsFailure::Plain);
             }
             // It has no other answer than the end of the connection.
-            OptionKind::EXPORT_NAME => return Err(Insecurity::Plain),
+            OptionKind::EXPORT_NAME => return Err(TlsFailure::Plain),
             _ => reply(OptionReply::TLS_REQUIRED),
         }
         Ok(None)
@@ -129,7 +132,11 @@ impl Prelude for ServerPrelude {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        answers: &mut Vec<u8>,
+    ) -> Result<Option<PreludeOutcome>, TlsFailure> {
         if self.stage == ServerStage::Greeting {
             answers.extend(greeting().as_bytes());
             self.stage = ServerStage::Flags;
@@ -145,11 +152,11 @@ impl Prelude for ServerPrelude {
         self.gathered.extend_from_slice(bytes);
         match self.stage {
             ServerStage::Flags if self.gathered.len() == FLAGS_BYTES => {
-                let flags = flags_of_client(&self.gathered).ok_or(Insecurity::Misbehaved)?;
+                let flags = flags_of_client(&self.gathered).ok_or(TlsFailure::Misbehaved)?;
                 self.is_fixed = flags & FLAG_FIXED_NEWSTYLE != 0;
                 // A client of the plain newstyle has no word for a refused option.
                 if self.is_required && !self.is_fixed {
-                    return Err(Insecurity::Plain);
+                    return Err(TlsFailure::Plain);
                 }
                 self.flags.copy_from_slice(&self.gathered);
                 self.gathered.clear();
@@ -182,7 +189,11 @@ impl Prelude for ClientPrelude {
         self.bytes() - self.gathered.len()
     }
 
-    fn take(&mut self, bytes: &[u8], answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        answers: &mut Vec<u8>,
+    ) -> Result<Option<PreludeOutcome>, TlsFailure> {
         self.gathered.extend_from_slice(bytes);
         if self.gathered.len() < self.bytes() {
             return Ok(None);
@@ -190,7 +201,7 @@ impl Prelude for ClientPrelude {
         let message = core::mem::take(&mut self.gathered);
         if !self.has_asked {
             let greeting = Greeting::read_from_bytes(&message).expect("gathered to its size");
-            answers.extend(flags_for(&greeting).ok_or(Insecurity::Misbehaved)?);
+            answers.extend(flags_for(&greeting).ok_or(TlsFailure::Misbehaved)?);
             answers.extend(option_head(OptionKind::STARTTLS, 0).as_bytes());
             self.has_asked = true;
             return Ok(None);
@@ -198,14 +209,15 @@ impl Prelude for ClientPrelude {
         let head = OptionReplyHead::read_from_bytes(&message).expect("gathered to its size");
         let (reply, data) = (OptionReply(head.reply.get()), head.bytes.get());
         if head.magic.get() != OPTION_REPLY_MAGIC || head.option.get() != OptionKind::STARTTLS.0 {
-            return Err(Insecurity::Misbehaved);
+            return Err(TlsFailure::Misbehaved);
         }
         match (reply, data) {
-            (OptionReply::ACK, 0) => {
-                Ok(Some(Passage::Secure(Opening { is_secured: true, ..Opening::default() })))
-            }
-            (OptionReply::ACK, _) => Err(Insecurity::Misbehaved),
-            _ => Err(Insecurity::Plain),
+            (OptionReply::ACK, 0) => Ok(Some(PreludeOutcome::Secure(CompletedPrelude {
+                is_secured: true,
+                ..CompletedPrelude::default()
+            }))),
+            (OptionReply::ACK, _) => Err(TlsFailure::Misbehaved),
+            _ => Err(TlsFailure::Plain),
         }
     }
 }

@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use contract::{
-    BLOCK_BYTES, Command, Event, Expected, Fatal, Fenced, FrameHead, Instant, Kind, Movable,
-    NamespaceId, Opening, Protocol, Range, Reply, Request, Session, Slot, Speaks, Status, Tag,
-    Unpack,
+    BLOCK_BYTES, Command, CompletedPrelude, ExpectedPayload, FrameHead, Instant, IoKind,
+    MigratableSession, NamespaceId, Protocol, ProtocolError, Range, Reply, Request,
+    RestorableSession, RevocablePermissions, Session, SessionEvent, Slot, Status, Tag,
+    UnsolicitedOutput,
 };
 use wire::nbd::{
     CHUNK_DONE, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, DataChunk, ErrorChunk,
@@ -15,11 +16,11 @@ use wire::nbd::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::cut::{Cut, Cuts, Rest, Work};
+use super::cut::{RemainingPieces, RequestOperation, SplitRequest, SplitRequests};
 use super::errno;
 use super::handshake::Handshake;
 use super::limits::{ALLOCATION, PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
-use crate::carry::Carry;
+use crate::carry::PartialMessage;
 
 /// The stream of the barriers that stand for `NBD_CMD_CACHE`. It has no other requests, so that
 /// they end at once.
@@ -37,21 +38,21 @@ pub struct NbdSession {
     pub(super) export: Export,
     /// The first bytes of the next request's head, while it has not come whole. Empty while a
     /// payload passes.
-    pub(super) carry: Carry<{ size_of::<RequestHead>() }>,
+    pub(super) carry: PartialMessage<{ size_of::<RequestHead>() }>,
     /// The number of bytes of the last request's payload that have not been passed on.
     pub(super) payload: u32,
     /// The source of the payload's bytes.
-    pub(super) source: Source,
+    pub(super) source: PayloadSource,
     /// The tag of the request to which the payload belongs.
     pub(super) paying: Tag,
     /// The refusal of a write, which is sent after the client has sent the data.
-    pub(super) late: Late,
+    pub(super) late: WriteRefusal,
     /// The reply to a block status that has to be sent: the request's cookie and its length in
     /// bytes.
     pub(super) extent: Option<(Tag, u32)>,
     /// The request that is being cut into pieces, and its blocks that have not been passed on.
-    pub(super) rest: Option<Rest>,
-    pub(super) cuts: Cuts,
+    pub(super) rest: Option<RemainingPieces>,
+    pub(super) cuts: SplitRequests,
     /// The number of requests and pieces that were passed on and have not ended.
     pub(super) running: u32,
     /// `true` if the client has announced that no more requests come.
@@ -60,7 +61,7 @@ pub struct NbdSession {
 
 /// The source of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum PayloadSource {
     /// The client sends the payload.
     Client,
     /// The session fills a range with zeroes.
@@ -69,7 +70,7 @@ pub(super) enum Source {
 
 /// The refusal of a write whose data has not arrived: the request's cookie and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum WriteRefusal {
     /// No refused write waits for its reply.
     None,
     /// The refusal waits, since the write's data is still arriving.
@@ -98,7 +99,7 @@ impl Default for NbdSession {
 
 impl NbdSession {
     /// Creates the session of a new connection. The session has its greeting [to
-    /// send](Speaks::unsaid).
+    /// send](UnsolicitedOutput::unsaid).
     pub fn new() -> Self {
         NbdSession {
             handshake: Some(Box::new(Handshake::new())),
@@ -108,14 +109,14 @@ impl NbdSession {
                 structured: false,
                 mapped: false,
             },
-            carry: Carry::new(),
+            carry: PartialMessage::new(),
             payload: 0,
-            source: Source::Client,
+            source: PayloadSource::Client,
             paying: 0,
-            late: Late::None,
+            late: WriteRefusal::None,
             extent: None,
             rest: None,
-            cuts: Cuts::default(),
+            cuts: SplitRequests::default(),
             running: 0,
             is_closing: false,
         }
@@ -123,33 +124,36 @@ impl NbdSession {
 
     /// Creates a session of a connection whose negotiation a [prelude](super::ServerPrelude) has
     /// begun.
-    pub fn after(opening: &Opening) -> Self {
+    pub fn after(opening: &CompletedPrelude) -> Self {
         NbdSession { handshake: Some(Box::new(Handshake::after(opening))), ..NbdSession::new() }
     }
 
     /// Does the next part of the negotiation. Requests that follow wait until its last message was
     /// sent.
-    fn negotiate<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn negotiate<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         let Some(handshake) = &mut self.handshake else { return Ok(None) };
         if handshake.has_news() {
-            return Ok(Some(Event::Own));
+            return Ok(Some(SessionEvent::Own));
         }
         let question = handshake.take(input)?;
         match question {
-            Some(question) => Ok(Some(Event::Control(Box::new(question)))),
-            None if handshake.has_news() => Ok(Some(Event::Own)),
+            Some(question) => Ok(Some(SessionEvent::Control(Box::new(question)))),
+            None if handshake.has_news() => Ok(Some(SessionEvent::Own)),
             None => Ok(None),
         }
     }
 
     /// Returns the next piece of the payload, from `input` or of zeroes; `None` if `input` is
     /// empty.
-    fn next_payload<'a>(&mut self, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    fn next_payload<'a>(&mut self, input: &mut &'a [u8]) -> Option<SessionEvent<'a>> {
         let left = self.payload as usize;
         let bytes: &'a [u8] = match self.source {
-            Source::Zeroes => &ZEROES[..left.min(ZEROES.len())],
-            Source::Client if input.is_empty() => return None,
-            Source::Client => {
+            PayloadSource::Zeroes => &ZEROES[..left.min(ZEROES.len())],
+            PayloadSource::Client if input.is_empty() => return None,
+            PayloadSource::Client => {
                 let (piece, rest) = input.split_at(left.min(input.len()));
                 *input = rest;
                 piece
@@ -158,9 +162,9 @@ impl NbdSession {
         self.payload -= bytes.len() as u32;
         let end = (self.payload == 0).then_some(Status::Ok);
         if end.is_some() {
-            self.source = Source::Client;
+            self.source = PayloadSource::Client;
         }
-        Some(Event::Payload { bytes, end })
+        Some(SessionEvent::Payload { bytes, end })
     }
 
     /// Returns the next piece of the request that is being cut; `None` if no request is being cut,
@@ -181,12 +185,12 @@ impl NbdSession {
 
     /// Returns the event that passes a client's command on to the worker. The command's payload
     /// follows if it has one.
-    fn pass_on(&mut self, tag: Tag, command: Command, work: Work) -> Request {
+    fn pass_on(&mut self, tag: Tag, command: Command, work: RequestOperation) -> Request {
         let payload_bytes = command.payload_bytes();
         self.payload = payload_bytes as u32;
         self.paying = tag;
-        if matches!(work, Work::Fill { .. }) {
-            self.source = Source::Zeroes;
+        if matches!(work, RequestOperation::Fill { .. }) {
+            self.source = PayloadSource::Zeroes;
         }
         self.request(tag, 0, command, payload_bytes, Status::Ok)
     }
@@ -206,7 +210,7 @@ impl NbdSession {
 
     /// Decodes the next request off the front of `input`; `None` if its head is incomplete, or if
     /// [`begin`](NbdSession::begin) returns none.
-    fn next_request(&mut self, input: &mut &[u8]) -> Result<Option<Request>, Fatal> {
+    fn next_request(&mut self, input: &mut &[u8]) -> Result<Option<Request>, ProtocolError> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)
         {
@@ -223,28 +227,30 @@ impl NbdSession {
 
     /// Begins a request. Returns the request for the worker; `None` if there is none, or none yet:
     /// for a disconnect, a block status, or pieces that have to wait.
-    fn begin(&mut self, head: &RequestHead) -> Result<Option<Request>, Fatal> {
+    fn begin(&mut self, head: &RequestHead) -> Result<Option<Request>, ProtocolError> {
         if head.magic.get() != REQUEST_MAGIC {
-            return Err(Fatal::BadMagic(head.magic.get() as u16));
+            return Err(ProtocolError::BadMagic(head.magic.get() as u16));
         }
         let (tag, flags, bytes) = (head.cookie.get(), head.flags.get(), head.bytes.get());
         // Pieces are told by the cookie of their request.
         if !self.cuts.is_empty() && self.cuts.has(tag) {
-            return Err(Fatal::UnknownTag(tag));
+            return Err(ProtocolError::UnknownTag(tag));
         }
         let fua = flags & command_flag::FUA != 0;
         let kind = CommandKind(head.command.get());
         let (work, allowed) = match kind {
             // Most requests are reads; for them this is all.
-            CommandKind::READ if self.export.structured => (Work::Read, command_flag::DF),
-            CommandKind::READ => (Work::Read, 0),
-            CommandKind::WRITE => (Work::Write { fua }, 0),
-            CommandKind::TRIM if fua => (Work::WriteZeroes { fua }, 0),
-            CommandKind::TRIM => (Work::Discard, 0),
+            CommandKind::READ if self.export.structured => {
+                (RequestOperation::Read, command_flag::DF)
+            }
+            CommandKind::READ => (RequestOperation::Read, 0),
+            CommandKind::WRITE => (RequestOperation::Write { fua }, 0),
+            CommandKind::TRIM if fua => (RequestOperation::WriteZeroes { fua }, 0),
+            CommandKind::TRIM => (RequestOperation::Discard, 0),
             CommandKind::WRITE_ZEROES => {
                 let work = match flags & command_flag::NO_HOLE {
-                    0 => Work::WriteZeroes { fua },
-                    _ => Work::Fill { fua },
+                    0 => RequestOperation::WriteZeroes { fua },
+                    _ => RequestOperation::Fill { fua },
                 };
                 (work, command_flag::NO_HOLE | command_flag::FAST_ZERO)
             }
@@ -264,7 +270,7 @@ impl NbdSession {
             _ if flags & !(allowed | command_flag::FUA) != 0 => Status::Invalid,
             // No device tells whether it is faster at zeroes than at data.
             _ if flags & command_flag::FAST_ZERO != 0 => Status::Unsupported,
-            _ if bytes > PAYLOAD_BYTES_MAX && work == Work::Read => Status::Invalid,
+            _ if bytes > PAYLOAD_BYTES_MAX && work == RequestOperation::Read => Status::Invalid,
             _ if payload > PAYLOAD_BYTES_MAX => Status::Invalid,
             None => Status::Invalid,
             Some(range) if range.blocks <= PIECE_BLOCKS_MAX => {
@@ -272,8 +278,8 @@ impl NbdSession {
             }
             Some(_) if flags & command_flag::DF != 0 => Status::BadLength,
             Some(range) => {
-                let in_order = work == Work::Read && !self.export.structured;
-                let rest = Rest { tag, work, range, in_order };
+                let in_order = work == RequestOperation::Read && !self.export.structured;
+                let rest = RemainingPieces { tag, work, range, in_order };
                 self.cuts.add(&rest);
                 self.rest = Some(rest);
                 return Ok(self.next_piece_now());
@@ -319,7 +325,7 @@ impl NbdSession {
 
     /// Returns `true` if the rest of a request continues without bytes of the client.
     fn needs_no_bytes(&self) -> bool {
-        self.rest.is_some_and(|rest| !matches!(rest.work, Work::Write { .. }))
+        self.rest.is_some_and(|rest| !matches!(rest.work, RequestOperation::Write { .. }))
     }
 
     /// Encodes the messages that follow from the end of a request, or of a piece of a request.
@@ -329,7 +335,7 @@ impl NbdSession {
         command: Command,
         status: Status,
         body: &[u8],
-    ) -> Result<FrameHead, Fatal> {
+    ) -> Result<FrameHead, ProtocolError> {
         if self.cuts.is_empty() {
             return Ok(self.whole(tag, command, status, body));
         }
@@ -346,7 +352,7 @@ impl NbdSession {
         match command {
             Command::Read(range) if self.export.structured => match status {
                 Status::Ok => FrameHead::new(data_chunk(tag, range, body, CHUNK_DONE).as_bytes()),
-                _ => FrameHead::new(error_chunk(tag, errno::of(status, Kind::Read)).as_bytes()),
+                _ => FrameHead::new(error_chunk(tag, errno::of(status, IoKind::Read)).as_bytes()),
             },
             _ => FrameHead::new(simple(tag, errno::of(status, command.kind())).as_bytes()),
         }
@@ -355,11 +361,11 @@ impl NbdSession {
     /// Encodes the messages that follow from the end of a piece of a cut request.
     fn piece(
         &mut self,
-        cut: &Cut,
+        cut: &SplitRequest,
         command: Command,
         status: Status,
         body: &[u8],
-    ) -> Result<FrameHead, Fatal> {
+    ) -> Result<FrameHead, ProtocolError> {
         let (tag, is_last) = (cut.tag, cut.left == 0);
         let nothing = FrameHead::new(&[]);
         let Command::Read(range) = command else {
@@ -377,13 +383,13 @@ impl NbdSession {
             return match (status, cut.has_begun) {
                 (Status::Ok, true) => Ok(FrameHead::of_body()),
                 (status, false) => {
-                    Ok(FrameHead::new(simple(tag, errno::of(status, Kind::Read)).as_bytes()))
+                    Ok(FrameHead::new(simple(tag, errno::of(status, IoKind::Read)).as_bytes()))
                 }
                 // The client has been told that the read succeeded.
-                (status, true) => Err(Fatal::Unanswerable(status)),
+                (status, true) => Err(ProtocolError::Unanswerable(status)),
             };
         }
-        let failure = error_chunk(tag, errno::of(cut.status, Kind::Read));
+        let failure = error_chunk(tag, errno::of(cut.status, IoKind::Read));
         Ok(match (status.is_ok(), is_last, cut.status.is_ok()) {
             (true, false, _) => FrameHead::new(data_chunk(tag, range, body, 0).as_bytes()),
             (true, true, true) => {
@@ -399,7 +405,10 @@ impl NbdSession {
 }
 
 impl Session for NbdSession {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         if self.payload > 0 {
             return Ok(self.next_payload(input));
         }
@@ -407,12 +416,12 @@ impl Session for NbdSession {
             return self.negotiate(input);
         }
         match self.late {
-            Late::None => {}
-            Late::Held(tag, error) => {
-                self.late = Late::Due(tag, error);
-                return Ok(Some(Event::Own));
+            WriteRefusal::None => {}
+            WriteRefusal::Held(tag, error) => {
+                self.late = WriteRefusal::Due(tag, error);
+                return Ok(Some(SessionEvent::Own));
             }
-            Late::Due(..) => return Ok(None),
+            WriteRefusal::Due(..) => return Ok(None),
         }
         if self.extent.is_some() {
             return Ok(None);
@@ -420,21 +429,21 @@ impl Session for NbdSession {
         loop {
             if self.is_closing {
                 // The end waits for the requests that came before.
-                return Ok((self.running == 0).then_some(Event::Own));
+                return Ok((self.running == 0).then_some(SessionEvent::Own));
             }
             if self.rest.is_some() {
                 if input.is_empty() && !self.needs_no_bytes() {
                     return Ok(None);
                 }
-                return Ok(self.next_piece().map(Event::Request));
+                return Ok(self.next_piece().map(SessionEvent::Request));
             }
             if self.cuts.is_full() {
                 return Ok(None);
             }
             let before = input.len();
             match self.next_request(input)? {
-                Some(request) => return Ok(Some(Event::Request(request))),
-                None if self.extent.is_some() => return Ok(Some(Event::Own)),
+                Some(request) => return Ok(Some(SessionEvent::Request(request))),
+                None if self.extent.is_some() => return Ok(Some(SessionEvent::Own)),
                 None if input.len() == before || (self.rest.is_none() && !self.is_closing) => {
                     return Ok(None);
                 }
@@ -447,27 +456,27 @@ impl Session for NbdSession {
         match &self.handshake {
             Some(handshake) => handshake.has_more(),
             None => {
-                let fills = self.payload > 0 && self.source == Source::Zeroes;
-                let is_late = self.payload == 0 && matches!(self.late, Late::Held(..));
+                let fills = self.payload > 0 && self.source == PayloadSource::Zeroes;
+                let is_late = self.payload == 0 && matches!(self.late, WriteRefusal::Held(..));
                 fills || is_late || self.is_closing || self.payload == 0 && self.needs_no_bytes()
             }
         }
     }
 
-    fn expects(&self) -> Option<Expected> {
-        let comes = self.payload > 0 && self.source == Source::Client;
-        comes.then_some(Expected { place: None, bytes: self.payload as usize })
+    fn expects(&self) -> Option<ExpectedPayload> {
+        let comes = self.payload > 0 && self.source == PayloadSource::Client;
+        comes.then_some(ExpectedPayload { place: None, bytes: self.payload as usize })
     }
 
     fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
         unreachable!("payloads follow their requests: {tag:#x} of {slot:?} was not awaited")
     }
 
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
         let (tag, command, status) = match reply {
             Reply::Done { tag, command, status } => (*tag, *command, *status),
             Reply::Info { info, .. } => {
-                let handshake = self.handshake.as_mut().ok_or(Fatal::OutOfOrder)?;
+                let handshake = self.handshake.as_mut().ok_or(ProtocolError::OutOfOrder)?;
                 if let Some(chosen) = handshake.answer_info(*info)? {
                     self.export = Export {
                         namespace: chosen.info.namespace,
@@ -479,17 +488,17 @@ impl Session for NbdSession {
                 return Ok(FrameHead::new(&[]));
             }
             Reply::List { names, .. } => {
-                let handshake = self.handshake.as_mut().ok_or(Fatal::OutOfOrder)?;
+                let handshake = self.handshake.as_mut().ok_or(ProtocolError::OutOfOrder)?;
                 handshake.answer_list(names)?;
                 return Ok(FrameHead::new(&[]));
             }
-            _ => return Err(Fatal::OutOfOrder),
+            _ => return Err(ProtocolError::OutOfOrder),
         };
         self.running -= 1;
         let head = self.done(tag, command, status, body)?;
         let is_early = self.payload > 0 && self.paying == tag && !head.is_empty();
-        if is_early && command.kind() == Kind::Write {
-            self.late = Late::Held(tag, errno::of(status, Kind::Write));
+        if is_early && command.kind() == IoKind::Write {
+            self.late = WriteRefusal::Held(tag, errno::of(status, IoKind::Write));
             return Ok(FrameHead::new(&[]));
         }
         Ok(head)
@@ -500,7 +509,8 @@ impl Session for NbdSession {
     }
 
     fn is_mid_message(&self) -> bool {
-        let owes_data = self.rest.is_some_and(|rest| matches!(rest.work, Work::Write { .. }));
+        let owes_data =
+            self.rest.is_some_and(|rest| matches!(rest.work, RequestOperation::Write { .. }));
         self.expects().is_some() || owes_data || !self.carry.is_empty()
     }
 
@@ -510,7 +520,7 @@ impl Session for NbdSession {
 }
 
 /// Rights of admitted requests are never withdrawn in this protocol.
-impl Fenced for NbdSession {
+impl RevocablePermissions for NbdSession {
     fn allowed_as_of(&self, _: Tag) -> u32 {
         0
     }
@@ -520,11 +530,11 @@ impl Fenced for NbdSession {
     }
 }
 
-impl Speaks for NbdSession {
-    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+impl UnsolicitedOutput for NbdSession {
+    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
         match &mut self.handshake {
             Some(handshake) => handshake.attend(now),
-            None if self.is_closing && self.running == 0 => Err(Fatal::Ended(0)),
+            None if self.is_closing && self.running == 0 => Err(ProtocolError::Ended(0)),
             None => Ok(()),
         }
     }
@@ -532,17 +542,17 @@ impl Speaks for NbdSession {
     fn unsaid(&self) -> usize {
         match (&self.handshake, self.late) {
             (Some(handshake), _) => handshake.unsaid(),
-            (None, Late::Due(..)) => size_of::<SimpleReply>(),
+            (None, WriteRefusal::Due(..)) => size_of::<SimpleReply>(),
             (None, _) if self.extent.is_some() => size_of::<StatusChunk>(),
             (None, _) => 0,
         }
     }
 
     fn speak(&mut self, to: &mut [u8]) -> usize {
-        if let Late::Due(tag, error) = self.late {
+        if let WriteRefusal::Due(tag, error) = self.late {
             let reply = simple(tag, error);
             to[..size_of::<SimpleReply>()].copy_from_slice(reply.as_bytes());
-            self.late = Late::None;
+            self.late = WriteRefusal::None;
             return size_of::<SimpleReply>();
         }
         if let Some((tag, bytes)) = self.extent.take() {
@@ -558,7 +568,7 @@ impl Speaks for NbdSession {
     }
 }
 
-impl Movable for NbdSession {
+impl MigratableSession for NbdSession {
     /// A negotiation lasts only seconds, so a connection does not move to another worker during
     /// one.
     fn moves_to(&self, _: u16) -> bool {
@@ -568,8 +578,8 @@ impl Movable for NbdSession {
     fn is_settled(&self) -> bool {
         let says_all = self.handshake.is_none()
             && self.extent.is_none()
-            && !matches!(self.late, Late::Due(..));
-        says_all && (self.payload == 0 || self.source == Source::Client)
+            && !matches!(self.late, WriteRefusal::Due(..));
+        says_all && (self.payload == 0 || self.source == PayloadSource::Client)
     }
 
     fn pack(&mut self) -> Option<Vec<u8>> {
@@ -577,7 +587,7 @@ impl Movable for NbdSession {
     }
 }
 
-impl Unpack for NbdSession {
+impl RestorableSession for NbdSession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         NbdSession::from_bytes(packed)
     }

@@ -8,19 +8,23 @@ use wire::nvme::{
 };
 use wire::nvme::{CommandId, Configuration};
 
-use super::binding::{Answer, CloseReason};
-use super::call::{Call, Done};
-use super::changed::Changed;
+use super::binding::{CloseReason, CommandResult};
+use super::call::{ControllerCommand, ControllerOutcome};
+use super::changed::ChangedNamespaces;
 use super::controller::{Controller, READY_TIMEOUT};
 use super::events::Events;
 use super::features::Features;
-use super::record::Kind;
+use super::record::ControllerKind;
 use super::state::State;
 use super::{auth_commands, feature_commands, identify, logs, reservation_commands};
 
 /// Carries out a command of controller `cntlid` that is not for a device: a Fabrics, admin or
 /// reservation command.
-pub(super) fn carry_out(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn carry_out(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     if call.entry.opcode == FABRICS_OPCODE {
         return carry_out_fabrics(state, cntlid, call);
     }
@@ -41,19 +45,23 @@ pub(super) fn carry_out(state: &mut State, cntlid: u16, call: &mut Call) -> Resu
         AdminOpcode::ASYNC_EVENT_REQUEST => await_event(state, cntlid, call.entry.cid.get()),
         AdminOpcode::ABORT => abort(state, cntlid, call.entry.dword10.get()),
         // [`Queue::begin`](super::Queue::begin) has noted its arrival already.
-        AdminOpcode::KEEP_ALIVE => Ok(Done::Result(0)),
+        AdminOpcode::KEEP_ALIVE => Ok(ControllerOutcome::Result(0)),
         _ => Err(Status::INVALID_OPCODE.dnr()),
     }
 }
 
-fn carry_out_fabrics(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+fn carry_out_fabrics(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     match FabricsCommand::of(call.entry).kind {
         FabricsKind::PROPERTY_GET => property_get(state, cntlid, PropertyCommand::of(call.entry)),
         FabricsKind::PROPERTY_SET => {
             property_set(state, cntlid, PropertyCommand::of(call.entry), call.now)
         }
         FabricsKind::DISCONNECT => match FabricsCommand::of(call.entry).specific[..2] {
-            [0, 0] => Ok(Done::Closing),
+            [0, 0] => Ok(ControllerOutcome::Closing),
             _ => Err(Status::CONNECT_FORMAT.dnr()),
         },
         FabricsKind::AUTHENTICATION_SEND => auth_commands::authentication_send(state, cntlid, call),
@@ -65,7 +73,11 @@ fn carry_out_fabrics(state: &mut State, cntlid: u16, call: &mut Call) -> Result<
 }
 
 /// Carries out Property Get (Base 6.5).
-fn property_get(state: &mut State, cntlid: u16, command: &PropertyCommand) -> Result<Done, Status> {
+fn property_get(
+    state: &mut State,
+    cntlid: u16,
+    command: &PropertyCommand,
+) -> Result<ControllerOutcome, Status> {
     let queue_entries_max = state.inventory.limits().queue_entries_max;
     let controller = state.controllers.get_mut(cntlid)?;
     let (value, bytes) = match Property(command.offset.get()) {
@@ -77,8 +89,8 @@ fn property_get(state: &mut State, cntlid: u16, command: &PropertyCommand) -> Re
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
     match command.attributes & 7 {
-        0 if bytes == 4 => Ok(Done::Result(value)),
-        1 if bytes == 8 => Ok(Done::Result(value)),
+        0 if bytes == 4 => Ok(ControllerOutcome::Result(value)),
+        1 if bytes == 8 => Ok(ControllerOutcome::Result(value)),
         _ => Err(Status::INVALID_FIELD.dnr()),
     }
 }
@@ -90,7 +102,7 @@ fn property_set(
     cntlid: u16,
     command: &PropertyCommand,
     now: Instant,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     if command.attributes & 7 != 0 || Property(command.offset.get()) != Property::CONFIGURATION {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -114,34 +126,38 @@ fn property_set(
         state.close_io_queues(cntlid, CloseReason::ShutDown);
         state.controllers.get_mut(cntlid)?.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
     }
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Carries out Asynchronous Event Request (Base 5.2).
-fn await_event(state: &mut State, cntlid: u16, cid: CommandId) -> Result<Done, Status> {
+fn await_event(
+    state: &mut State,
+    cntlid: u16,
+    cid: CommandId,
+) -> Result<ControllerOutcome, Status> {
     let State { controllers, mail, .. } = state;
     let controller = controllers.get_mut(cntlid)?;
     if !controller.events.park(cid) {
         return Err(Status::EVENT_LIMIT.dnr());
     }
     controller.send_events(mail);
-    Ok(Done::Parked)
+    Ok(ControllerOutcome::Parked)
 }
 
 /// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result is set if
 /// nothing was aborted.
-fn abort(state: &mut State, cntlid: u16, named: u32) -> Result<Done, Status> {
+fn abort(state: &mut State, cntlid: u16, named: u32) -> Result<ControllerOutcome, Status> {
     let (queue, cid) = (named as u16, (named >> 16) as u16);
     let State { controllers, mail, .. } = state;
     let controller = controllers.get_mut(cntlid)?;
     let admin = controller.queues.get(&0).map(|record| record.place);
     match admin {
         Some(place) if queue == 0 && controller.events.abort(cid) => {
-            let answer = Answer::error(cid, Status::ABORTED);
+            let answer = CommandResult::error(cid, Status::ABORTED);
             mail.complete(place, answer, alloc::vec::Vec::new());
-            Ok(Done::Result(0))
+            Ok(ControllerOutcome::Result(0))
         }
-        _ => Ok(Done::Result(1)),
+        _ => Ok(ControllerOutcome::Result(1)),
     }
 }
 
@@ -150,8 +166,9 @@ impl Controller {
     /// status fatal instead.
     fn enable(&mut self, wanted: Configuration) {
         let sizes = wanted.submission_shift() == 6 && wanted.completion_shift() == 4;
-        let sizes =
-            sizes || (self.association.kind == Kind::Discovery && wanted.submission_shift() == 0);
+        let sizes = sizes
+            || (self.association.kind == ControllerKind::Discovery
+                && wanted.submission_shift() == 0);
         let good = sizes
             && wanted.page_shift() == 0
             && wanted.arbitration() == 0
@@ -187,6 +204,6 @@ impl Controller {
         self.features = Features::new(now);
         self.features.keep_alive_ms = keep_alive_ms;
         self.events = Events::default();
-        self.changed = Changed::default();
+        self.changed = ChangedNamespaces::default();
     }
 }

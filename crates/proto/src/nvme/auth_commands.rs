@@ -12,22 +12,22 @@ use core::time::Duration;
 use contract::Instant;
 use wire::nvme::{AUTH_PROTOCOL, AuthCommand, Status};
 
-use super::auth::transaction::{CHANCE_BYTES, Ends, Said};
+use super::auth::transaction::{CHANCE_BYTES, ControllerCredentials, ControllerMessage};
 use super::auth_jobs::Job;
-use super::binding::{Answer, CloseReason};
-use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
+use super::binding::{CloseReason, CommandResult};
+use super::call::{ControllerCommand, ControllerOutcome, PAYLOAD_BYTES_MAX};
 use super::controller::Controller;
 use super::data;
-use super::mail::Mail;
-use super::record::{PutOff, Record, Waiting};
+use super::mail::PendingActions;
+use super::record::{DelayedNegotiation, QueueRecord, WaitingReceive};
 use super::state::State;
 
 /// Carries out Authentication Send, which brings a message of the host (Base 6.2).
 pub(super) fn authentication_send(
     state: &mut State,
     cntlid: u16,
-    call: &Call,
-) -> Result<Done, Status> {
+    call: &ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let command = AuthCommand::of(call.entry);
     check(command)?;
     if call.payload.is_empty() {
@@ -45,15 +45,15 @@ pub(super) fn authentication_send(
     };
     if !delay.is_zero() {
         let (due, message) = (call.now + delay, call.payload.to_vec());
-        let put_off = PutOff { due, message, chance: call.chance };
+        let put_off = DelayedNegotiation { due, message, chance: call.chance };
         let controller = state.controllers.get_mut(cntlid)?;
         let record = controller.queues.get_mut(&call.queue).expect("looked at above");
         record.put_off = Some(put_off);
-        return Ok(Done::Result(0));
+        return Ok(ControllerOutcome::Result(0));
     }
     match take_message(state, cntlid, call.queue, call.payload, &call.chance, call.now) {
-        Some(true) => Ok(Done::Result(0)),
-        Some(false) => Ok(Done::Closing),
+        Some(true) => Ok(ControllerOutcome::Result(0)),
+        Some(false) => Ok(ControllerOutcome::Closing),
         None => Err(Status::QUEUE_DELETED),
     }
 }
@@ -71,7 +71,7 @@ fn take_message(
     let State { controllers, inventory, auth, .. } = state;
     let controller = controllers.find_mut(cntlid)?;
     let known = inventory.host(&controller.association.host);
-    let ends = || Ends {
+    let ends = || ControllerCredentials {
         host: controller.association.host.to_string(),
         subsystem: controller.association.subsystem.to_string(),
         key: known.and_then(|host| host.key.clone()),
@@ -99,7 +99,7 @@ fn take_message(
 
 /// Processes the negotiations whose delay is over, and answers hosts that wait for the reply.
 pub(super) fn take_put_off(state: &mut State, now: Instant) {
-    let is_due = |record: &Record| record.put_off.as_ref().is_some_and(|own| own.due <= now);
+    let is_due = |record: &QueueRecord| record.put_off.as_ref().is_some_and(|own| own.due <= now);
     let due_of = |own: &Controller| {
         let due = own.queues.iter().filter(|(_, record)| is_due(record));
         due.map(|(queue, _)| (own.cntlid(), *queue)).collect::<Vec<_>>()
@@ -108,7 +108,7 @@ pub(super) fn take_put_off(state: &mut State, now: Instant) {
     for (cntlid, queue) in due {
         let record = state.controllers.record_mut(cntlid, queue);
         let put_off = record.and_then(|record| record.put_off.take());
-        let PutOff { message, chance, .. } = put_off.expect("it was just seen");
+        let DelayedNegotiation { message, chance, .. } = put_off.expect("it was just seen");
         take_message(state, cntlid, queue, &message, &chance, now);
         let State { controllers, mail, .. } = state;
         let Some(record) = controllers.record_mut(cntlid, queue) else { continue };
@@ -124,8 +124,8 @@ pub(super) fn take_put_off(state: &mut State, now: Instant) {
 pub(super) fn authentication_receive(
     state: &mut State,
     cntlid: u16,
-    call: &mut Call,
-) -> Result<Done, Status> {
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let command = AuthCommand::of(call.entry);
     check(command)?;
     let room = command.length.get() as usize;
@@ -136,24 +136,24 @@ pub(super) fn authentication_receive(
     let controller = state.controllers.get_mut(cntlid)?;
     let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
     let said = match record.put_off {
-        Some(_) => Said::Later,
+        Some(_) => ControllerMessage::Later,
         None => record.transaction.give(room),
     };
     match said {
-        Said::Later if record.waiting.is_none() => {
-            record.waiting = Some(Waiting { cid: call.entry.cid.get(), room });
-            Ok(Done::Parked)
+        ControllerMessage::Later if record.waiting.is_none() => {
+            record.waiting = Some(WaitingReceive { cid: call.entry.cid.get(), room });
+            Ok(ControllerOutcome::Parked)
         }
-        Said::Later | Said::Nothing => Err(Status::SEQUENCE_ERROR.dnr()),
-        Said::Message(message) => {
+        ControllerMessage::Later | ControllerMessage::Nothing => Err(Status::SEQUENCE_ERROR.dnr()),
+        ControllerMessage::Message(message) => {
             call.out.extend_from_slice(&message);
             call.out.resize(room, 0);
-            Ok(Done::Result(0))
+            Ok(ControllerOutcome::Result(0))
         }
-        Said::Last(message) => {
+        ControllerMessage::Last(message) => {
             call.out.extend_from_slice(&message);
             call.out.resize(room, 0);
-            Ok(Done::Closing)
+            Ok(ControllerOutcome::Closing)
         }
     }
 }
@@ -174,18 +174,18 @@ pub(super) fn computed(state: &mut State, job: &Job, value: &[u8]) {
 }
 
 /// Answers a waiting Authentication Receive with the transaction's next message.
-fn answer(record: &mut Record, waiting: Waiting, mail: &mut Mail) {
-    let Waiting { cid, room } = waiting;
+fn answer(record: &mut QueueRecord, waiting: WaitingReceive, mail: &mut PendingActions) {
+    let WaitingReceive { cid, room } = waiting;
     let (mut message, is_last) = match record.transaction.give(room) {
-        Said::Message(message) => (message, false),
-        Said::Last(message) => (message, true),
-        Said::Later | Said::Nothing => {
+        ControllerMessage::Message(message) => (message, false),
+        ControllerMessage::Last(message) => (message, true),
+        ControllerMessage::Later | ControllerMessage::Nothing => {
             let status = Status::INVALID_FIELD.dnr();
-            return mail.complete(record.place, Answer::error(cid, status), Vec::new());
+            return mail.complete(record.place, CommandResult::error(cid, status), Vec::new());
         }
     };
     message.resize(room, 0);
-    mail.complete(record.place, Answer::ok(cid), message);
+    mail.complete(record.place, CommandResult::ok(cid), message);
     if is_last {
         mail.close(record.place, CloseReason::NotAuthenticated);
     }

@@ -1,6 +1,7 @@
 //! The interface between a controller and the transport that carries its capsules. A transport's
-//! binding passes each submission to its [`Queue`](super::Queue) and acts on the [`Step`]. Later
-//! actions come as an [`Action`] from [`Fabric::poll`](super::Fabric::poll).
+//! binding passes each submission to its [`Queue`](super::Queue) and acts on the
+//! [`SubmissionStep`]. Later actions come as an [`Action`] from
+//! [`Fabric::poll`](super::Fabric::poll).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -13,7 +14,7 @@ use super::config::PortId;
 
 /// The worker and connection that a queue lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct QueueAddress {
     /// The worker, below [`Config::workers`](super::Config::workers). `u16::MAX` while the
     /// connection moves from one worker to another.
     pub worker: u16,
@@ -29,21 +30,21 @@ pub struct Origin {
     /// The port (listener) by which the connection came.
     pub port: PortId,
     /// The worker and connection that the queue will live on.
-    pub place: Place,
+    pub place: QueueAddress,
     /// The mark of the key that the peer has proven in the handshake of TLS; `None` without TLS.
     pub proven: Option<PskMark>,
 }
 
 impl Origin {
     /// Returns the origin of a connection without TLS.
-    pub fn plain(port: PortId, place: Place) -> Origin {
+    pub fn plain(port: PortId, place: QueueAddress) -> Origin {
         Origin { port, place, proven: None }
     }
 }
 
 /// The outcome of a command, before the queue adds its head pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct CommandResult {
     /// The command's identifier.
     pub cid: CommandId,
     /// The status of the command.
@@ -52,20 +53,20 @@ pub struct Answer {
     pub result: u64,
 }
 
-impl Answer {
+impl CommandResult {
     /// Creates the answer of a command that has succeeded.
-    pub const fn ok(cid: CommandId) -> Answer {
-        Answer { cid, status: Status::SUCCESS, result: 0 }
+    pub const fn ok(cid: CommandId) -> CommandResult {
+        CommandResult { cid, status: Status::SUCCESS, result: 0 }
     }
 
     /// Creates the answer of a command that has succeeded with a result.
-    pub const fn with_result(cid: CommandId, result: u64) -> Answer {
-        Answer { cid, status: Status::SUCCESS, result }
+    pub const fn with_result(cid: CommandId, result: u64) -> CommandResult {
+        CommandResult { cid, status: Status::SUCCESS, result }
     }
 
     /// Creates the answer of a command that has failed.
-    pub const fn error(cid: CommandId, status: Status) -> Answer {
-        Answer { cid, status, result: 0 }
+    pub const fn error(cid: CommandId, status: Status) -> CommandResult {
+        CommandResult { cid, status, result: 0 }
     }
 
     /// Returns the completion queue entry of this answer, with the submission queue's head pointer
@@ -83,11 +84,11 @@ impl Answer {
 
 /// The next step for a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The command is for a device. Its payload (of [`Io::payload_bytes`]) goes into a buffer of
-    /// [`Io::command`]; the device's completion goes to
+pub enum SubmissionStep {
+    /// The command is for a device. Its payload (of [`DeviceRequest::payload_bytes`]) goes into a
+    /// buffer of [`DeviceRequest::command`]; the device's completion goes to
     /// [`Queue::complete`](super::Queue::complete).
-    Device(Io),
+    Device(DeviceRequest),
     /// The controller carries out the command itself, in [`Queue::execute`](super::Queue::execute),
     /// once the host's payload has arrived.
     Controller {
@@ -96,7 +97,7 @@ pub enum Step {
         payload_bytes: usize,
     },
     /// The command is refused. A payload in its capsule is skipped, and none is asked for.
-    Refused(Answer),
+    Refused(CommandResult),
     /// Another thread holds the lock of the fabric, and wakes the worker afterwards. The submission
     /// had no effect and has to be repeated then.
     Busy,
@@ -104,7 +105,7 @@ pub enum Step {
 
 /// A command for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Io {
+pub struct DeviceRequest {
     /// The host's identifier of the command.
     pub cid: CommandId,
     /// The controller's identifier of the namespace.
@@ -121,14 +122,14 @@ pub struct Io {
     /// a read.
     pub reply_bytes: usize,
     /// The command's part in a fused operation.
-    pub fused: Fused,
+    pub fused: FusedPart,
 }
 
 /// The part of a command in a fused compare and write. Both halves have the same `command`, a
 /// [`CompareAndWrite`](Command::CompareAndWrite). The payload of the first is the first half of the
 /// buffer, that of the second the other half. The operation starts when both have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fused {
+pub enum FusedPart {
     /// An ordinary command.
     None,
     /// The compare. It is kept until its write comes, or until
@@ -143,17 +144,17 @@ pub enum Fused {
 
 /// The outcome of a command that the controller carries out itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExecutionOutcome {
     /// The command has ended. The output goes to the host if the status is good.
-    Done(Answer),
+    Done(CommandResult),
     /// The command waits, as an event request does. Its answer comes as [`Action::Complete`].
     Parked,
     /// The caller must [`Command::Discard`] the ranges of [`Queue::ranges`](super::Queue::ranges),
     /// each as a request of the namespace, and answer the command when all have ended.
-    Discard(Io),
+    Discard(DeviceRequest),
     /// The command has ended, and so has its queue. The worker sends the command's output and then
     /// the answer to the host, and closes the connection.
-    Closing(Answer),
+    Closing(CommandResult),
     /// Another thread holds the lock of the fabric, and wakes the worker afterwards. The command
     /// had no effect and has to be repeated then.
     Busy,
@@ -167,7 +168,7 @@ pub enum Action {
         /// The command's connection.
         conn: ConnId,
         /// The answer, still to be passed to [`Queue::seal`](super::Queue::seal).
-        answer: Answer,
+        answer: CommandResult,
         /// The data that the host receives before the answer; empty for none.
         data: Vec<u8>,
     },

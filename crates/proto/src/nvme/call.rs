@@ -14,7 +14,7 @@ use super::data;
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
 
 /// A command that the controller carries out itself.
-pub(super) struct Call<'a> {
+pub(super) struct ControllerCommand<'a> {
     pub(super) entry: &'a Submission,
     /// The identifier of the queue on which the command arrived.
     pub(super) queue: u16,
@@ -29,7 +29,7 @@ pub(super) struct Call<'a> {
 
 /// The outcome of a command that the controller has carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum ControllerOutcome {
     /// The command has succeeded with this command-specific result.
     Result(u64),
     /// The command waits for its answer.
@@ -44,7 +44,7 @@ pub(super) fn needs_chance(entry: &Submission) -> bool {
     entry.opcode == FABRICS_OPCODE && kind == FabricsKind::AUTHENTICATION_SEND
 }
 
-impl Call<'_> {
+impl ControllerCommand<'_> {
     /// Returns `true` if the command may change a timer of its controller.
     pub(super) fn changes_timer(&self) -> bool {
         let feature = Feature(self.entry.dword10.get() as u8);
@@ -62,9 +62,9 @@ impl Call<'_> {
 
     /// Replies with `bytes` as data for the host. Fails unless the command's data pointer describes
     /// exactly as many bytes.
-    pub(super) fn reply(&mut self, bytes: &[u8]) -> Result<Done, Status> {
+    pub(super) fn reply(&mut self, bytes: &[u8]) -> Result<ControllerOutcome, Status> {
         data::expect(self.entry, bytes.len())?;
         self.out.extend_from_slice(bytes);
-        Ok(Done::Result(0))
+        Ok(ControllerOutcome::Result(0))
     }
 }

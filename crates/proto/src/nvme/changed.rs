@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 /// The namespaces that have changed since the controller's host last read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changed {
+pub(super) struct ChangedNamespaces {
     /// Namespaces that changed since the host read the Changed Namespace List log.
     pub(super) listed: BTreeSet<u32>,
     /// Identifiers whose namespace was removed, and under which the host has not identified a new

@@ -12,18 +12,18 @@ use wire::nvme::{
 use zerocopy::FromBytes;
 
 use super::auth::transaction::Transaction;
-use super::binding::{Answer, Origin};
+use super::binding::{CommandResult, Origin};
 use super::config::{HostId, Nqn};
 use super::controller::{Controller, PROOF_LIMIT};
 use super::counts::Counts;
 use super::data;
 use super::link::Link;
-use super::record::{Association, Kind, Made, Record};
+use super::record::{Association, ControllerKind, QueueParameters, QueueRecord};
 use super::state::State;
 
 /// The invalid field of a Connect (Base 6.3, figure "Connect Response – Dword 0").
 #[derive(Clone, Copy)]
-enum Wrong {
+enum InvalidField {
     /// The field at this byte of the submission.
     Entry(u16),
     /// The field at this byte of the data.
@@ -31,37 +31,37 @@ enum Wrong {
 }
 
 /// The fields of a Connect that can be invalid, by their positions.
-const QUEUE: Wrong = Wrong::Entry(42);
-const QUEUE_SIZE: Wrong = Wrong::Entry(44);
-const HOST_ID: Wrong = Wrong::Data(0);
-const CNTLID: Wrong = Wrong::Data(16);
-const SUBSYSTEM: Wrong = Wrong::Data(256);
-const HOST: Wrong = Wrong::Data(512);
+const QUEUE: InvalidField = InvalidField::Entry(42);
+const QUEUE_SIZE: InvalidField = InvalidField::Entry(44);
+const HOST_ID: InvalidField = InvalidField::Data(0);
+const CNTLID: InvalidField = InvalidField::Data(16);
+const SUBSYSTEM: InvalidField = InvalidField::Data(256);
+const HOST: InvalidField = InvalidField::Data(512);
 
 /// A bit of the result of a Connect: the queue has to be authenticated (ATR).
 const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 
 /// The status and result of a refused Connect.
-struct Refused(Status, u64);
+struct ConnectRefusal(Status, u64);
 
-impl From<Status> for Refused {
-    fn from(status: Status) -> Refused {
-        Refused(status, 0)
+impl From<Status> for ConnectRefusal {
+    fn from(status: Status) -> ConnectRefusal {
+        ConnectRefusal(status, 0)
     }
 }
 
-impl From<Wrong> for Refused {
-    fn from(wrong: Wrong) -> Refused {
+impl From<InvalidField> for ConnectRefusal {
+    fn from(wrong: InvalidField) -> ConnectRefusal {
         let result = match wrong {
-            Wrong::Entry(offset) => u64::from(offset),
-            Wrong::Data(offset) => u64::from(offset) | 1 << 16,
+            InvalidField::Entry(offset) => u64::from(offset),
+            InvalidField::Data(offset) => u64::from(offset) | 1 << 16,
         };
-        Refused(Status::CONNECT_INVALID.dnr(), result)
+        ConnectRefusal(Status::CONNECT_INVALID.dnr(), result)
     }
 }
 
 /// The host and its target, from the data of a Connect.
-struct Who {
+struct ConnectParties {
     host: Nqn,
     host_id: HostId,
     subsystem: Nqn,
@@ -76,16 +76,16 @@ pub(super) fn connect(
     entry: &Submission,
     payload: &[u8],
     now: Instant,
-) -> (Answer, Option<Made>) {
+) -> (CommandResult, Option<QueueParameters>) {
     let cid = entry.cid.get();
     match try_connect(state, origin, entry, payload, now) {
         Ok(made) => {
             let must_prove = !made.proven.load(Ordering::Acquire);
             let authenticate = if must_prove { AUTHENTICATION_REQUIRED } else { 0 };
             let result = u64::from(made.link.cntlid) | authenticate;
-            (Answer::with_result(cid, result), Some(made))
+            (CommandResult::with_result(cid, result), Some(made))
         }
-        Err(Refused(status, result)) => (Answer { cid, status, result }, None),
+        Err(ConnectRefusal(status, result)) => (CommandResult { cid, status, result }, None),
     }
 }
 
@@ -95,7 +95,7 @@ fn try_connect(
     entry: &Submission,
     payload: &[u8],
     now: Instant,
-) -> Result<Made, Refused> {
+) -> Result<QueueParameters, ConnectRefusal> {
     let command = ConnectCommand::of(entry);
     if command.opcode != FABRICS_OPCODE || command.kind != FabricsKind::CONNECT {
         return Err(Status::SEQUENCE_ERROR.dnr().into());
@@ -120,9 +120,9 @@ fn try_connect(
         0 => admit_host(state, origin, who, command.keep_alive_ms.get(), now)?,
         queue => admit_queue(state, origin, &who, queue)?,
     };
-    let must_prove = kind == Kind::Io && state.inventory.has_key(&who_host);
-    let controller = state.controllers.get_mut(link.cntlid).map_err(Refused::from)?;
-    let made = Made {
+    let must_prove = kind == ControllerKind::Io && state.inventory.has_key(&who_host);
+    let controller = state.controllers.get_mut(link.cntlid).map_err(ConnectRefusal::from)?;
+    let made = QueueParameters {
         link,
         fence: Arc::new(Fence::among(Arc::clone(&controller.kin))),
         counts: Arc::new(Counts::default()),
@@ -133,7 +133,7 @@ fn try_connect(
         proven: Arc::new(AtomicBool::new(!must_prove)),
         has_left: Arc::default(),
     };
-    let record = Record {
+    let record = QueueRecord {
         must_prove,
         prove_by: now + PROOF_LIMIT,
         ..made.record(origin.place, Transaction::new(), now)
@@ -152,12 +152,12 @@ fn has_proven(state: &State, host: &Nqn, proven: Option<PskMark>) -> bool {
 fn admit_host(
     state: &mut State,
     Origin { port, proven, .. }: Origin,
-    who: Who,
+    who: ConnectParties,
     keep_alive_ms: u32,
     now: Instant,
-) -> Result<(Kind, Arc<Link>), Refused> {
+) -> Result<(ControllerKind, Arc<Link>), ConnectRefusal> {
     let kind = if who.subsystem.is_discovery() {
-        Kind::Discovery
+        ControllerKind::Discovery
     } else {
         let subsystem = state.inventory.subsystem(&who.subsystem).ok_or(SUBSYSTEM)?;
         if !subsystem.is_at(port) {
@@ -167,7 +167,7 @@ fn admit_host(
         if is_stranger || !subsystem.hosts.contain(&who.host) {
             return Err(Status::CONNECT_INVALID_HOST.dnr().into());
         }
-        Kind::Io
+        ControllerKind::Io
     };
     if who.cntlid != CONNECT_CNTLID_DYNAMIC {
         return Err(CNTLID.into());
@@ -176,7 +176,7 @@ fn admit_host(
     let is_taken = |cntlid| migrations.expects(cntlid);
     let cntlid = controllers.new_cntlid(inventory.limits().controllers_max, is_taken);
     let cntlid = cntlid.ok_or(Status::CONNECT_BUSY)?;
-    let Who { host, host_id, subsystem, .. } = who;
+    let ConnectParties { host, host_id, subsystem, .. } = who;
     let association =
         Association { kind, subsystem, port, host, host_id, is_secured: proven.is_some() };
     let kin = families.kin_of(&association);
@@ -193,9 +193,9 @@ fn admit_host(
 fn admit_queue(
     state: &State,
     Origin { port, proven, .. }: Origin,
-    who: &Who,
+    who: &ConnectParties,
     queue: u16,
-) -> Result<(Kind, Arc<Link>), Refused> {
+) -> Result<(ControllerKind, Arc<Link>), ConnectRefusal> {
     let most = state.inventory.limits().io_queues_max;
     let own = state.controllers.find(who.cntlid).filter(|own| own.association.host == who.host);
     let controller = own.ok_or(CNTLID)?;
@@ -215,7 +215,7 @@ fn admit_queue(
         return Err(Status::SEQUENCE_ERROR.dnr().into());
     }
     let granted = controller.features.io_queues.unwrap_or(most);
-    if controller.association.kind == Kind::Discovery || queue > granted {
+    if controller.association.kind == ControllerKind::Discovery || queue > granted {
         return Err(QUEUE.into());
     }
     if controller.queues.contains_key(&queue) {
@@ -224,8 +224,8 @@ fn admit_queue(
     Ok((controller.association.kind, Arc::clone(&controller.link)))
 }
 
-fn who(connect: &ConnectData) -> Result<Who, Wrong> {
-    Ok(Who {
+fn who(connect: &ConnectData) -> Result<ConnectParties, InvalidField> {
+    Ok(ConnectParties {
         subsystem: Nqn::from_field(&connect.subsystem_nqn).ok_or(SUBSYSTEM)?,
         host: match connect.host_nqn[0] {
             0 => Nqn::anonymous(HostId(connect.host_id)),

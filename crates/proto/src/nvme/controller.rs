@@ -5,18 +5,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Instant, Kin};
+use contract::{FenceGroup, Instant};
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
-use super::binding::{Answer, Place};
-use super::changed::Changed;
-use super::counts::Sum;
+use super::binding::{CommandResult, QueueAddress};
+use super::changed::ChangedNamespaces;
+use super::counts::QueueCounts;
 use super::events::Events;
 use super::features::Features;
-use super::fences::Ending;
+use super::fences::EndingQueues;
 use super::link::Link;
-use super::mail::Mail;
-use super::record::{Association, Kind, Record};
+use super::mail::PendingActions;
+use super::record::{Association, ControllerKind, QueueRecord};
 use super::reservation::{Notices, Registrant};
 
 /// The unit in which hosts may choose their keep-alive timeout (Identify Controller, KAS).
@@ -53,18 +53,19 @@ struct KeepAlive {
 pub(super) struct Controller {
     pub(super) link: Arc<Link>,
     pub(super) association: Association,
-    /// The [`Kin`] that the controller's queues share with queues of the host's other controllers.
-    pub(super) kin: Arc<Kin>,
+    /// The [`FenceGroup`] that the controller's queues share with queues of the host's other
+    /// controllers.
+    pub(super) kin: Arc<FenceGroup>,
     /// The ended queues that still have requests at a device that change data.
-    pub(super) ending: Ending,
+    pub(super) ending: EndingQueues,
     /// The present queues, by identifier; zero is the admin queue.
-    pub(super) queues: BTreeMap<u16, Record>,
+    pub(super) queues: BTreeMap<u16, QueueRecord>,
     pub(super) configuration: Configuration,
     pub(super) state: ControllerState,
     keep_alive: Option<KeepAlive>,
     pub(super) features: Features,
     pub(super) events: Events,
-    pub(super) changed: Changed,
+    pub(super) changed: ChangedNamespaces,
     pub(super) notices: Notices,
     pub(super) created: Instant,
     /// `true` if a copy of the controller was sent to another process, so that the controller must
@@ -77,21 +78,21 @@ impl Controller {
     pub(super) fn new(
         cntlid: u16,
         association: Association,
-        kin: Arc<Kin>,
+        kin: Arc<FenceGroup>,
         now: Instant,
     ) -> Controller {
         Controller {
             link: Arc::new(Link::new(cntlid)),
             association,
             kin,
-            ending: Ending::default(),
+            ending: EndingQueues::default(),
             queues: BTreeMap::new(),
             configuration: Configuration::default(),
             state: ControllerState::default(),
             keep_alive: None,
             features: Features::new(now),
             events: Events::default(),
-            changed: Changed::default(),
+            changed: ChangedNamespaces::default(),
             notices: Notices::default(),
             created: now,
             is_exported: false,
@@ -109,8 +110,8 @@ impl Controller {
     pub(super) fn set_keep_alive(&mut self, millis: u32, now: Instant) {
         let unit = KEEP_ALIVE_UNIT.as_millis() as u32;
         let timeout = match (millis, self.association.kind) {
-            (0, Kind::Io) => None,
-            (0, Kind::Discovery) => Some(DISCOVERY_IDLE),
+            (0, ControllerKind::Io) => None,
+            (0, ControllerKind::Discovery) => Some(DISCOVERY_IDLE),
             _ => Some(Duration::from_millis(u64::from(millis.div_ceil(unit)) * u64::from(unit))),
         };
         self.features.keep_alive_ms = millis;
@@ -132,8 +133,8 @@ impl Controller {
     }
 
     /// Returns the queues whose host did not authenticate in time.
-    pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, Place)> {
-        let is_late = move |record: &Record| record.proof_due().is_some_and(|due| due <= now);
+    pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, QueueAddress)> {
+        let is_late = move |record: &QueueRecord| record.proof_due().is_some_and(|due| due <= now);
         let rests = self.rests();
         let late = self.queues.iter().filter(move |(_, record)| !rests && is_late(record));
         late.map(|(queue, record)| (*queue, record.place))
@@ -141,7 +142,7 @@ impl Controller {
 
     /// Returns when the next timer of the controller may expire; `None` if no timer runs.
     pub(super) fn expires_at(&self) -> Option<Instant> {
-        let proofs = self.queues.values().filter_map(Record::proof_due);
+        let proofs = self.queues.values().filter_map(QueueRecord::proof_due);
         let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
         let first = proofs.chain(put_off).chain(self.keep_alive.map(|timer| timer.until)).min();
         first.filter(|_| !self.rests())
@@ -168,11 +169,11 @@ impl Controller {
     }
 
     /// Completes Asynchronous Event Requests with events, as long as there are both.
-    pub(super) fn send_events(&mut self, mail: &mut Mail) {
+    pub(super) fn send_events(&mut self, mail: &mut PendingActions) {
         let Some(admin) = self.queues.get(&0) else { return };
         while let Some((cid, event)) = self.events.next() {
             let result = u64::from(event.to_result());
-            mail.complete(admin.place, Answer::with_result(cid, result), Vec::new());
+            mail.complete(admin.place, CommandResult::with_result(cid, result), Vec::new());
         }
     }
 
@@ -182,8 +183,8 @@ impl Controller {
     }
 
     /// Returns the counts of reads and writes of all present queues of the controller together.
-    pub(super) fn sum(&self) -> Sum {
-        let mut sum = Sum::default();
+    pub(super) fn sum(&self) -> QueueCounts {
+        let mut sum = QueueCounts::default();
         self.queues.values().for_each(|record| sum.add(record.counts.sum()));
         sum
     }

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use contract::Instant;
 use wire::nvme::{Event, Status};
 
-use super::binding::Place;
+use super::binding::QueueAddress;
 use super::config::{Hosts, Nqn};
 use super::controller::Controller;
-use super::counts::Sum;
-use super::mail::Mail;
-use super::record::{Kind, Record};
+use super::counts::QueueCounts;
+use super::mail::PendingActions;
+use super::record::{ControllerKind, QueueRecord};
 
 /// The end of the range of controller identifiers; larger values have other meanings (Base 3.1.1).
 pub(super) const CNTLID_END: u16 = 0xfff0;
@@ -86,7 +86,7 @@ impl Controllers {
     }
 
     /// Returns the record of a queue for changes; `None` if the controller or the queue has ended.
-    pub(super) fn record_mut(&mut self, cntlid: u16, queue: u16) -> Option<&mut Record> {
+    pub(super) fn record_mut(&mut self, cntlid: u16, queue: u16) -> Option<&mut QueueRecord> {
         self.all.get_mut(&cntlid)?.queues.get_mut(&queue)
     }
 
@@ -124,8 +124,8 @@ impl Controllers {
     }
 
     /// Returns the counts of reads and writes of the current queues of a host at a subsystem.
-    pub(super) fn sum_of(&self, subsystem: &Nqn, host: &Nqn) -> Sum {
-        let mut sum = Sum::default();
+    pub(super) fn sum_of(&self, subsystem: &Nqn, host: &Nqn) -> QueueCounts {
+        let mut sum = QueueCounts::default();
         let own = self.of_subsystem(subsystem).filter(|own| own.association.host == *host);
         own.for_each(|own| sum.add(own.sum()));
         sum
@@ -135,7 +135,7 @@ impl Controllers {
     pub(super) fn raise(
         &mut self,
         event: Event,
-        mail: &mut Mail,
+        mail: &mut PendingActions,
         whom: impl Fn(&Controller) -> bool,
     ) {
         for controller in self.all.values_mut().filter(|controller| whom(controller)) {
@@ -145,9 +145,13 @@ impl Controllers {
     }
 
     /// Raises a discovery log change at the discovery controllers of the hosts that `whom` selects.
-    pub(super) fn discovery_changed(&mut self, mail: &mut Mail, whom: impl Fn(&Nqn) -> bool) {
+    pub(super) fn discovery_changed(
+        &mut self,
+        mail: &mut PendingActions,
+        whom: impl Fn(&Nqn) -> bool,
+    ) {
         let told = |own: &&mut Controller| {
-            own.association.kind == Kind::Discovery && whom(&own.association.host)
+            own.association.kind == ControllerKind::Discovery && whom(&own.association.host)
         };
         for controller in self.all.values_mut().filter(told) {
             controller.events.raise(Event::DISCOVERY);
@@ -159,7 +163,7 @@ impl Controllers {
     /// detached or changed.
     pub(super) fn namespace_changed(
         &mut self,
-        mail: &mut Mail,
+        mail: &mut PendingActions,
         subsystem: &Nqn,
         nsid: u32,
         hosts: &Hosts,
@@ -199,7 +203,13 @@ impl Controllers {
     }
 
     /// Sets the place of a queue to `to`, if the queue is at place `from`.
-    pub(super) fn relocate(&mut self, cntlid: u16, queue: u16, from: Place, to: Place) {
+    pub(super) fn relocate(
+        &mut self,
+        cntlid: u16,
+        queue: u16,
+        from: QueueAddress,
+        to: QueueAddress,
+    ) {
         // Another queue may have its identifier by now.
         let record = self.record_mut(cntlid, queue).filter(|record| record.place == from);
         if let Some(record) = record {
@@ -217,7 +227,7 @@ impl Controllers {
     }
 
     /// Returns the controller, queue and place of queues whose hosts did not authenticate in time.
-    pub(super) fn unproven(&self, now: Instant) -> Vec<(u16, u16, Place)> {
+    pub(super) fn unproven(&self, now: Instant) -> Vec<(u16, u16, QueueAddress)> {
         let of = |own: &Controller| {
             let cntlid = own.cntlid();
             own.unproven(now).map(move |(queue, place)| (cntlid, queue, place)).collect::<Vec<_>>()

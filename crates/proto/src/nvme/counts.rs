@@ -32,7 +32,7 @@ impl Counts {
     }
 
     /// Creates counts that start at `sum`.
-    pub(super) fn of(sum: Sum) -> Counts {
+    pub(super) fn of(sum: QueueCounts) -> Counts {
         Counts {
             reads: AtomicU64::new(sum.reads),
             writes: AtomicU64::new(sum.writes),
@@ -42,8 +42,8 @@ impl Counts {
         }
     }
 
-    pub(super) fn sum(&self) -> Sum {
-        Sum {
+    pub(super) fn sum(&self) -> QueueCounts {
+        QueueCounts {
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             blocks_read: self.blocks_read.load(Ordering::Relaxed),
@@ -61,7 +61,7 @@ fn add(counter: &AtomicU64, more: u64) {
 
 /// The counts of one or several queues at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct QueueCounts {
     /// The number of reads that succeeded.
     pub reads: u64,
     /// The number of writes that succeeded.
@@ -74,9 +74,9 @@ pub struct Sum {
     pub media_errors: u64,
 }
 
-impl Sum {
+impl QueueCounts {
     /// Adds each count of `other` to the count of this sum.
-    pub(super) fn add(&mut self, other: Sum) {
+    pub(super) fn add(&mut self, other: QueueCounts) {
         self.reads += other.reads;
         self.writes += other.writes;
         self.blocks_read += other.blocks_read;

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use contract::{Instant, TryLock};
 
 use super::auth_commands;
-use super::binding::{Action, Place};
+use super::binding::{Action, QueueAddress};
 use super::state::State;
 
 /// Services that the fabric needs from its environment. They are called from any thread and must
@@ -42,11 +42,11 @@ pub trait Environment: fmt::Debug + Send + Sync {
 /// The reason why a worker cannot use the fabric now: another thread holds its lock. The worker is
 /// woken when that thread has released the lock, and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct LockBusy;
 
 /// The calls of the environment that a change of the state needs, to be made once no thread is
 /// inside.
-struct Asked {
+struct DeferredCalls {
     woken: Vec<u16>,
     has_jobs: bool,
     has_reserved: bool,
@@ -58,7 +58,7 @@ const TIMER_WORKER: u16 = 0;
 /// The state of a fabric behind its lock, and atomics that tell whether a thread needs to take the
 /// lock.
 #[derive(Debug)]
-pub(super) struct Entrance {
+pub(super) struct FabricLock {
     state: TryLock<State>,
     /// `true` if a queue has ended while another thread was inside. That thread then removes the
     /// queue's record.
@@ -71,10 +71,10 @@ pub(super) struct Entrance {
     pub(super) environment: Box<dyn Environment>,
 }
 
-impl Entrance {
+impl FabricLock {
     /// Creates the lock around the state of a fabric for the given number of workers.
-    pub(super) fn new(state: State, workers: u16, environment: Box<dyn Environment>) -> Entrance {
-        Entrance {
+    pub(super) fn new(state: State, workers: u16, environment: Box<dyn Environment>) -> FabricLock {
+        FabricLock {
             state: TryLock::new(state),
             has_left: AtomicBool::new(false),
             mail: (0..workers).map(|_| AtomicBool::new(false)).collect(),
@@ -100,21 +100,25 @@ impl Entrance {
     /// Runs `work` on the state, unless another thread is inside.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread is inside. That thread wakes the worker.
+    /// Returns [`LockBusy`] if another thread is inside. That thread wakes the worker.
     pub(super) fn try_with<R>(
         &self,
         worker: u16,
         work: impl FnOnce(&mut State) -> R,
-    ) -> Result<R, Busy> {
+    ) -> Result<R, LockBusy> {
         let work = |state: &mut State| self.change(state, work);
-        let (result, asked) = self.state.with_or_register(worker, work).ok_or(Busy)?;
+        let (result, asked) = self.state.with_or_register(worker, work).ok_or(LockBusy)?;
         self.after_release(asked);
         Ok(result)
     }
 
     /// Ends the queues that left while another thread was inside, then runs `work` on the state.
     /// Also returns the calls of the environment that the changes need.
-    fn change<R>(&self, state: &mut State, work: impl FnOnce(&mut State) -> R) -> (R, Asked) {
+    fn change<R>(
+        &self,
+        state: &mut State,
+        work: impl FnOnce(&mut State) -> R,
+    ) -> (R, DeferredCalls) {
         if self.has_left.swap(false, Ordering::AcqRel) {
             state.end_left();
         }
@@ -127,12 +131,12 @@ impl Entrance {
         }
         let reservations = &state.reservations;
         let has_reserved = reservations.is_stored() && reservations.changes() != reserved;
-        (result, Asked { woken, has_jobs: state.auth.len() > before, has_reserved })
+        (result, DeferredCalls { woken, has_jobs: state.auth.len() > before, has_reserved })
     }
 
     /// Finishes after the lock was released: makes the calls that a change needs, and handles the
     /// queues and workers that arrived while the lock was held.
-    fn after_release(&self, mut asked: Asked) {
+    fn after_release(&self, mut asked: DeferredCalls) {
         loop {
             if asked.has_reserved {
                 self.environment.keep();
@@ -219,7 +223,13 @@ impl Entrance {
 
     /// Ends the queue of a connection that ends. If another thread is inside, sets the queue's flag
     /// `has_left`, by which that thread finds and ends the queue.
-    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
+    pub(super) fn leave(
+        &self,
+        cntlid: u16,
+        queue: u16,
+        place: QueueAddress,
+        has_left: &AtomicBool,
+    ) {
         let leave =
             |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));
         if let Some(((), asked)) = self.state.try_with(leave) {

@@ -7,7 +7,7 @@ use wire::nvme::{ErrorEntry, Status, Submission, TransportKind};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::takeover::{Reader, Unfit, Writer};
+use crate::takeover::{Reader, TakeoverRefusal, Writer};
 
 /// The number of last errors that a controller's error log keeps.
 pub(super) const ERROR_ENTRIES: usize = 64;
@@ -31,7 +31,7 @@ impl ErrorLog {
 
     /// Encodes the log for another process: the number of errors (8 bytes), then the entries in
     /// ring order.
-    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), TakeoverRefusal> {
         to.put(self.count.to_le_bytes());
         to.count(self.entries.len())?;
         self.entries.iter().for_each(|entry| to.0.extend(entry.as_bytes()));
@@ -39,15 +39,15 @@ impl ErrorLog {
     }
 
     /// Decodes a log from another process.
-    pub(super) fn take(input: &mut Reader<'_>) -> Result<ErrorLog, Unfit> {
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<ErrorLog, TakeoverRefusal> {
         let (count, kept) = (input.u64()?, input.count(size_of::<ErrorEntry>())?);
         if kept as u64 != count.min(ERROR_ENTRIES as u64) || count > u64::MAX / 2 {
-            return Err(Unfit::Value("error log"));
+            return Err(TakeoverRefusal::Value("error log"));
         }
-        let entry = |bytes| ErrorEntry::read_from_bytes(bytes).map_err(|_| Unfit::Length);
+        let entry = |bytes| ErrorEntry::read_from_bytes(bytes).map_err(|_| TakeoverRefusal::Length);
         let entries = (0..kept)
             .map(|_| entry(input.bytes(size_of::<ErrorEntry>())?))
-            .collect::<Result<_, Unfit>>()?;
+            .collect::<Result<_, TakeoverRefusal>>()?;
         Ok(ErrorLog { count, entries })
     }
 }

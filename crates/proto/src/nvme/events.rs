@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use wire::nvme::{CommandId, Event, LogPage, notice};
 
-use crate::takeover::{Reader, Unfit, Writer};
+use crate::takeover::{Reader, TakeoverRefusal, Writer};
 
 /// The most event requests that may wait.
 pub(super) const EVENT_REQUESTS_MAX: usize = 4;
@@ -89,7 +89,7 @@ impl Events {
 impl Events {
     /// Encodes the events for another process: enabled (4 bytes), waiting and masked (1 each), and
     /// the requests.
-    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), TakeoverRefusal> {
         to.put(self.wanted.to_le_bytes());
         to.put([self.waiting, self.masked]);
         to.count(self.requests.len())?;
@@ -98,11 +98,11 @@ impl Events {
     }
 
     /// Decodes events from another process.
-    pub(super) fn take(input: &mut Reader<'_>) -> Result<Events, Unfit> {
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<Events, TakeoverRefusal> {
         let (wanted, waiting, masked) = (input.u32()?, input.u8()?, input.u8()?);
         let count = input.count(2)?;
         if (waiting | masked) >> EVENTS.len() != 0 || count > EVENT_REQUESTS_MAX {
-            return Err(Unfit::Value("events"));
+            return Err(TakeoverRefusal::Value("events"));
         }
         let requests = (0..count).map(|_| input.u16()).collect::<Result<_, _>>()?;
         Ok(Events { wanted, requests, waiting, masked })

@@ -14,18 +14,18 @@ use core::sync::atomic::Ordering;
 
 use contract::Instant;
 
-use super::binding::Place;
+use super::binding::QueueAddress;
 use super::controller::Controller;
 use super::exported::{EXPORT_QUEUES_MAX, ExportedController, ExportedQueue, SeenNamespace};
-use super::inventory::{Attached, Inventory};
+use super::inventory::{AttachedNamespace, Inventory};
 use super::migration::{DetachedQueue, moving_place};
-use super::record::Record;
+use super::record::QueueRecord;
 use super::state::State;
 
 /// The commands that wait while two processes have controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Held {
+pub enum HeldCommands {
     /// No command waits for the other process.
     #[default]
     Nothing = 0,
@@ -35,13 +35,13 @@ pub enum Held {
     Connects = 2,
 }
 
-impl Held {
-    /// Returns the value of this number; unknown numbers mean [`Held::Connects`].
-    pub(super) fn from_number(number: u8) -> Held {
+impl HeldCommands {
+    /// Returns the value of this number; unknown numbers mean [`HeldCommands::Connects`].
+    pub(super) fn from_number(number: u8) -> HeldCommands {
         match number {
-            0 => Held::Nothing,
-            1 => Held::Reservations,
-            _ => Held::Connects,
+            0 => HeldCommands::Nothing,
+            1 => HeldCommands::Reservations,
+            _ => HeldCommands::Connects,
         }
     }
 }
@@ -137,7 +137,7 @@ fn check_ready(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), Ex
     if numbers.len() > EXPORT_QUEUES_MAX {
         return Err(ExportError::TooMany);
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<QueueAddress> = Vec::new();
     for number in numbers {
         let queue = migrations.find(*number).ok_or(ExportError::Gone)?;
         let place = moving_place(*number, queue.address);
@@ -201,7 +201,7 @@ pub(super) fn seen_namespaces(inventory: &Inventory, own: &Controller) -> Vec<Se
     let Some(subsystem) = inventory.subsystem(&own.association.subsystem) else {
         return Vec::new();
     };
-    let seen = |(nsid, attached): (u32, &Attached)| SeenNamespace {
+    let seen = |(nsid, attached): (u32, &AttachedNamespace)| SeenNamespace {
         nsid,
         id: attached.config.id,
         blocks: attached.blocks(),
@@ -213,13 +213,13 @@ pub(super) fn seen_namespaces(inventory: &Inventory, own: &Controller) -> Vec<Se
     inventory.namespaces_of(&own.association).map(seen).collect()
 }
 
-fn check_record(record: &Record) -> Result<(), ExportError> {
+fn check_record(record: &QueueRecord) -> Result<(), ExportError> {
     let is_at_rest =
         record.transaction.is_at_rest() && record.waiting.is_none() && record.put_off.is_none();
     if is_at_rest { Ok(()) } else { Err(ExportError::Proof) }
 }
 
-fn exported_queue(queue: &DetachedQueue, record: &Record) -> ExportedQueue {
+fn exported_queue(queue: &DetachedQueue, record: &QueueRecord) -> ExportedQueue {
     ExportedQueue {
         id: queue.made.id,
         size: queue.made.size,

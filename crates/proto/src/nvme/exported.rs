@@ -15,16 +15,16 @@ use core::net::IpAddr;
 use contract::{Instant, NamespaceId};
 use wire::nvme::{AnaState, Configuration, ControllerState};
 
-use super::changed::Changed;
+use super::changed::ChangedNamespaces;
 use super::config::{ANA_GROUPS_MAX, HostId, Identifiers, Nqn, PortId};
 use super::controllers::CNTLID_END;
-use super::counts::Sum;
+use super::counts::QueueCounts;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::Features;
-use super::record::{Association, Kind};
+use super::record::{Association, ControllerKind};
 use super::reservation::Notices;
-use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer, age, earlier};
+use crate::takeover::{BODY_BYTES_MAX, Reader, TakeoverRefusal, Writer, age, earlier};
 
 const MAGIC: [u8; 8] = *b"nfcontrl";
 
@@ -48,7 +48,7 @@ pub(super) struct SeenNamespace {
     /// The size of the namespace, in blocks as the host sees them.
     pub(super) blocks: u64,
     /// Log2 of the number of 512-byte blocks in one of the host's blocks, as in
-    /// [`Seen`](super::link::Seen).
+    /// [`VisibleNamespace`](super::link::VisibleNamespace).
     pub(super) shift: u8,
     pub(super) identifiers: Identifiers,
     pub(super) ana_group: u32,
@@ -71,7 +71,7 @@ pub(super) struct ExportedQueue {
     /// The host's source address, by which failed authentications are counted; `None` for not
     /// counting.
     pub(super) address: Option<IpAddr>,
-    pub(super) counts: Sum,
+    pub(super) counts: QueueCounts,
 }
 
 /// A controller as plain data, for transfer to another process. Its times are on the clock of the
@@ -91,7 +91,7 @@ pub struct ExportedController {
     pub(super) discovery_changes: u64,
     pub(super) features: Features,
     pub(super) events: Events,
-    pub(super) changed: Changed,
+    pub(super) changed: ChangedNamespaces,
     pub(super) notices: Notices,
     pub(super) errors: ErrorLog,
     /// The namespaces that the host sees, ordered by identifier.
@@ -134,8 +134,8 @@ impl ExportedController {
     /// Encodes the controller for another process, with times as ages at `now`.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the encoded controller is too large.
-    pub fn encode(&self, now: Instant) -> Result<Vec<u8>, Unfit> {
+    /// Returns a [`TakeoverRefusal`] if the encoded controller is too large.
+    pub fn encode(&self, now: Instant) -> Result<Vec<u8>, TakeoverRefusal> {
         let mut to = Writer::begin(MAGIC);
         self.put_self(&mut to, now)?;
         self.features.put(&mut to, now);
@@ -151,9 +151,9 @@ impl ExportedController {
         to.sealed(BODY_BYTES_MAX)
     }
 
-    fn put_self(&self, to: &mut Writer, now: Instant) -> Result<(), Unfit> {
+    fn put_self(&self, to: &mut Writer, now: Instant) -> Result<(), TakeoverRefusal> {
         to.put(self.cntlid.to_le_bytes());
-        to.flag(self.association.kind == Kind::Discovery);
+        to.flag(self.association.kind == ControllerKind::Discovery);
         to.string(self.association.subsystem.as_str().as_bytes())?;
         to.put(self.association.port.0.to_le_bytes());
         to.string(self.association.host.as_str().as_bytes())?;
@@ -171,13 +171,18 @@ impl ExportedController {
     /// Decodes a controller of another process, whose times are ages at `now`.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid.
-    pub fn decode(bytes: &[u8], now: Instant) -> Result<ExportedController, Unfit> {
+    /// Returns a [`TakeoverRefusal`] if the bytes are foreign, of another version, truncated or
+    /// invalid.
+    pub fn decode(bytes: &[u8], now: Instant) -> Result<ExportedController, TakeoverRefusal> {
         let input = &mut Reader::open(bytes, MAGIC)?;
         let exported = ExportedController {
             cntlid: input.u16()?,
             association: Association {
-                kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
+                kind: if input.flag("kind")? {
+                    ControllerKind::Discovery
+                } else {
+                    ControllerKind::Io
+                },
                 subsystem: take_name(input)?,
                 port: PortId(input.u16()?),
                 host: take_host(input)?,
@@ -194,7 +199,10 @@ impl ExportedController {
             discovery_changes: input.u64()?,
             features: Features::take(input, now)?,
             events: Events::take(input)?,
-            changed: Changed { listed: take_numbers(input)?, unknown: take_numbers(input)? },
+            changed: ChangedNamespaces {
+                listed: take_numbers(input)?,
+                unknown: take_numbers(input)?,
+            },
             notices: Notices::take(input)?,
             errors: ErrorLog::take(input)?,
             seen_namespaces: take_all(input, SEEN_BYTES, NAMESPACES_MAX, take_seen)?,
@@ -203,60 +211,60 @@ impl ExportedController {
             })?,
         };
         if !input.0.is_empty() {
-            return Err(Unfit::Length);
+            return Err(TakeoverRefusal::Length);
         }
         exported.check()?;
         Ok(exported)
     }
 
     /// Checks that the fields agree with each other.
-    fn check(&self) -> Result<(), Unfit> {
+    fn check(&self) -> Result<(), TakeoverRefusal> {
         let ordered = self.queues.is_sorted_by(|one, next| one.id < next.id)
             && self.seen_namespaces.is_sorted_by(|one, next| one.nsid < next.nsid);
         let has_admin = self.queues.first().is_some_and(|queue| queue.id == 0);
-        let is_plain = self.association.kind == Kind::Io
+        let is_plain = self.association.kind == ControllerKind::Io
             || self.queues.len() == 1 && self.seen_namespaces.is_empty();
-        let is_kind =
-            (self.association.kind == Kind::Discovery) == self.association.subsystem.is_discovery();
+        let is_kind = (self.association.kind == ControllerKind::Discovery)
+            == self.association.subsystem.is_discovery();
         let is_numbered = (1..CNTLID_END).contains(&self.cntlid);
         let counts = self.discovery_changes <= u64::MAX / 2;
         match ordered && has_admin && is_plain && is_kind && is_numbered && counts {
             true => Ok(()),
-            false => Err(Unfit::Value("controller")),
+            false => Err(TakeoverRefusal::Value("controller")),
         }
     }
 }
 
-pub(super) fn take_host(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
-    let text = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
-    Nqn::of_host(text).map_err(|_| Unfit::Value("name"))
+pub(super) fn take_host(input: &mut Reader<'_>) -> Result<Nqn, TakeoverRefusal> {
+    let text = core::str::from_utf8(input.string()?).map_err(|_| TakeoverRefusal::Value("name"))?;
+    Nqn::of_host(text).map_err(|_| TakeoverRefusal::Value("name"))
 }
 
-fn take_name(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
-    let text = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
-    Nqn::new(text).map_err(|_| Unfit::Value("name"))
+fn take_name(input: &mut Reader<'_>) -> Result<Nqn, TakeoverRefusal> {
+    let text = core::str::from_utf8(input.string()?).map_err(|_| TakeoverRefusal::Value("name"))?;
+    Nqn::new(text).map_err(|_| TakeoverRefusal::Value("name"))
 }
 
 fn take_all<T>(
     input: &mut Reader<'_>,
     bytes_min: usize,
     most: usize,
-    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Unfit>,
-) -> Result<Vec<T>, Unfit> {
+    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, TakeoverRefusal>,
+) -> Result<Vec<T>, TakeoverRefusal> {
     let count = input.count(bytes_min)?;
     if count > most {
-        return Err(Unfit::TooLarge);
+        return Err(TakeoverRefusal::TooLarge);
     }
     (0..count).map(|_| take(input)).collect()
 }
 
-fn put_numbers(to: &mut Writer, numbers: &BTreeSet<u32>) -> Result<(), Unfit> {
+fn put_numbers(to: &mut Writer, numbers: &BTreeSet<u32>) -> Result<(), TakeoverRefusal> {
     to.count(numbers.len())?;
     numbers.iter().for_each(|nsid| to.put(nsid.to_le_bytes()));
     Ok(())
 }
 
-fn take_numbers(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
+fn take_numbers(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, TakeoverRefusal> {
     Ok(take_all(input, 4, NAMESPACES_MAX, |input| input.u32())?.into_iter().collect())
 }
 
@@ -275,7 +283,7 @@ fn put_seen(to: &mut Writer, seen: &SeenNamespace) {
     to.put([seen.access.0]);
 }
 
-fn take_seen(input: &mut Reader<'_>) -> Result<SeenNamespace, Unfit> {
+fn take_seen(input: &mut Reader<'_>) -> Result<SeenNamespace, TakeoverRefusal> {
     let seen = SeenNamespace {
         nsid: input.u32()?,
         id: NamespaceId(input.u16()?),
@@ -291,7 +299,7 @@ fn take_seen(input: &mut Reader<'_>) -> Result<SeenNamespace, Unfit> {
     };
     match seen.nsid > 0 && (1..=ANA_GROUPS_MAX).contains(&seen.ana_group) {
         true => Ok(seen),
-        false => Err(Unfit::Value("namespace")),
+        false => Err(TakeoverRefusal::Value("namespace")),
     }
 }
 
@@ -308,13 +316,13 @@ fn put_queue(to: &mut Writer, queue: &ExportedQueue, now: Instant) {
     // The time until then, not since then.
     to.put(age(queue.prove_by, now));
     to.address(queue.address);
-    let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
+    let QueueCounts { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
     for count in [reads, writes, blocks_read, blocks_written, media_errors] {
         to.put(count.to_le_bytes());
     }
 }
 
-fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<ExportedQueue, Unfit> {
+fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<ExportedQueue, TakeoverRefusal> {
     let queue = ExportedQueue {
         id: input.u16()?,
         size: input.u16()?,
@@ -324,7 +332,7 @@ fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<ExportedQueue, Unf
         is_proven: input.flag("authentication")?,
         prove_by: Instant::from_nanos(now.as_nanos().saturating_add(input.u64()?)),
         address: input.address()?,
-        counts: Sum {
+        counts: QueueCounts {
             reads: input.u64()?,
             writes: input.u64()?,
             blocks_read: input.u64()?,
@@ -335,11 +343,11 @@ fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<ExportedQueue, Unf
     let sized = (2..=QUEUE_ENTRIES_MAX).contains(&queue.size) && queue.head < queue.size;
     // A host that need not authenticate counts as authenticated.
     let proof = queue.must_prove || queue.is_proven;
-    let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
+    let QueueCounts { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
     let all = [reads, writes, blocks_read, blocks_written, media_errors];
     let counted = all.iter().all(|count| *count <= COUNT_MAX);
     match sized && proof && counted {
         true => Ok(queue),
-        false => Err(Unfit::Value("queue")),
+        false => Err(TakeoverRefusal::Value("queue")),
     }
 }

@@ -10,14 +10,14 @@ use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
 
-use super::binding::{Action, Origin, Place};
-use super::call::{self, Call, Done};
+use super::binding::{Action, Origin, QueueAddress};
+use super::call::{self, ControllerCommand, ControllerOutcome};
 use super::config::{Config, Refusal};
-use super::entrance::{Busy, Entrance, Environment};
-use super::link::View;
+use super::entrance::{Environment, FabricLock, LockBusy};
+use super::link::VisibleNamespaces;
 use super::psk::{TlsIdentity, TlsKey};
 use super::queue::Queue;
-use super::report::{self, ControllerInfo, Reserved};
+use super::report::{self, ControllerInfo, StoredReservation};
 use super::state::State;
 use super::{admin, auth_commands, connect};
 
@@ -25,8 +25,9 @@ use super::{admin, auth_commands, connect};
 /// workers.
 #[derive(Debug)]
 pub struct Fabric {
-    entrance: Entrance,
-    /// The number of the current [`Held`](super::Held): the commands that sessions hold back.
+    entrance: FabricLock,
+    /// The number of the current [`HeldCommands`](super::HeldCommands): the commands that sessions
+    /// hold back.
     pub(super) held: AtomicU8,
 }
 
@@ -42,7 +43,7 @@ impl Fabric {
         environment: Box<dyn Environment>,
     ) -> Result<Arc<Fabric>, Refusal> {
         let state = State::new(config, now)?;
-        let entrance = Entrance::new(state, config.workers, environment);
+        let entrance = FabricLock::new(state, config.workers, environment);
         Ok(Arc::new(Fabric { entrance, held: AtomicU8::new(0) }))
     }
 
@@ -59,14 +60,14 @@ impl Fabric {
     /// it.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
     pub fn connect(
         self: &Arc<Fabric>,
         origin: Origin,
         entry: &Submission,
         payload: &[u8],
         now: Instant,
-    ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
+    ) -> Result<Result<(Queue, Completion), Completion>, LockBusy> {
         let place = origin.place;
         let ((answer, made), is_sooner) = self.try_with(place.worker, |state| {
             let connected = connect::connect(state, origin, entry, payload, now);
@@ -106,7 +107,7 @@ impl Fabric {
     }
 
     /// Keeps all threads out while `work` runs, as a change by an operator does. Workers find the
-    /// fabric [`Busy`] meanwhile.
+    /// fabric [`LockBusy`] meanwhile.
     pub fn shut_while<R>(&self, work: impl FnOnce() -> R) -> R {
         self.with(|_| work())
     }
@@ -120,18 +121,18 @@ impl Fabric {
     /// Runs `work` on the state, unless another thread is inside.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread is inside. That thread wakes the worker.
+    /// Returns [`LockBusy`] if another thread is inside. That thread wakes the worker.
     pub(super) fn try_with<R>(
         &self,
         worker: u16,
         work: impl FnOnce(&mut State) -> R,
-    ) -> Result<R, Busy> {
+    ) -> Result<R, LockBusy> {
         self.entrance.try_with(worker, work)
     }
 
     /// Ends the queue of a connection that ends, now or when the thread inside leaves.
-    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
-        self.entrance.leave(cntlid, queue, place, has_left);
+    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: QueueAddress, left: &AtomicBool) {
+        self.entrance.leave(cntlid, queue, place, left);
     }
 
     /// Ends the controllers and queues whose timers have expired, on behalf of the control plane.
@@ -143,26 +144,26 @@ impl Fabric {
     /// Returns the namespaces that a controller may reach now.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric.
-    pub(super) fn view(&self, cntlid: u16, worker: u16) -> Result<View, Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric.
+    pub(super) fn view(&self, cntlid: u16, worker: u16) -> Result<VisibleNamespaces, LockBusy> {
         self.try_with(worker, |state| state.view(cntlid))
     }
 
     /// Carries out a command that is not for a device. The inner error is the command's status.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
     pub(super) fn carry_out(
         &self,
         cntlid: u16,
         worker: u16,
-        mut call: Call,
-    ) -> Result<Result<Done, Status>, Busy> {
+        mut call: ControllerCommand,
+    ) -> Result<Result<ControllerOutcome, Status>, LockBusy> {
         let now = call.now;
         let timer = call.changes_timer();
         let (done, is_sooner) = self.try_with(worker, |state| {
             let done = admin::carry_out(state, cntlid, &mut call);
-            let watches = timer || matches!(done, Ok(Done::Parked));
+            let watches = timer || matches!(done, Ok(ControllerOutcome::Parked));
             (done, watches && self.entrance.expire(state, now))
         })?;
         self.entrance.wake_timer(is_sooner);
@@ -197,7 +198,7 @@ impl Fabric {
     }
 
     /// Returns the reservation of each namespace that has or had one, with its registrants.
-    pub fn reservations(&self) -> Vec<Reserved> {
+    pub fn reservations(&self) -> Vec<StoredReservation> {
         self.with(|state| report::reservations(state))
     }
 
@@ -209,7 +210,7 @@ impl Fabric {
 
     /// Returns the reservations that persist, for storage, and the number of the change that they
     /// include.
-    pub fn reservations_to_keep(&self) -> (u64, Vec<Reserved>) {
+    pub fn reservations_to_keep(&self) -> (u64, Vec<StoredReservation>) {
         self.with(|state| {
             let lasting =
                 report::reservations(state).into_iter().filter(|reserved| reserved.persists);
@@ -228,7 +229,7 @@ impl Fabric {
     /// # Errors
     /// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
     /// inconsistent. Nothing of it is restored then.
-    pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
+    pub fn restore_reservation(&self, kept: StoredReservation) -> Result<(), Refusal> {
         self.with(|state| report::restore(state, kept))
     }
 }

@@ -3,7 +3,7 @@
 use wire::nvme::{Event, Feature, FeatureSelect, Status, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::call::{Call, Done};
+use super::call::{ControllerCommand, ControllerOutcome};
 use super::controller::Controller;
 use super::data;
 use super::features::{HOST_BEHAVIOUR_BYTES, OF_NAMESPACE, TEMPERATURE_WARNED};
@@ -17,7 +17,11 @@ use super::state::State;
 const SAVE: u32 = 1 << 31;
 
 /// Carries out Get Features (Base 5.15) for controller `cntlid`.
-pub(super) fn get_features(state: &State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn get_features(
+    state: &State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let dword10 = call.entry.dword10.get();
     let feature = Feature(dword10 as u8);
     let limits = state.inventory.limits();
@@ -27,7 +31,7 @@ pub(super) fn get_features(state: &State, cntlid: u16, call: &mut Call) -> Resul
     }
     match FeatureSelect((dword10 >> 8) as u8 & 7) {
         FeatureSelect::CURRENT => {}
-        FeatureSelect::CAPABILITIES => return Ok(Done::Result(capabilities(feature))),
+        FeatureSelect::CAPABILITIES => return Ok(ControllerOutcome::Result(capabilities(feature))),
         FeatureSelect::DEFAULT | FeatureSelect::SAVED => {
             return default_value(feature, call, limits.io_queues_max);
         }
@@ -47,13 +51,13 @@ fn namespace_value(
     cntlid: u16,
     feature: Feature,
     nsid: u32,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     let controller = state.controllers.get(cntlid)?;
     let attached = state
         .inventory
         .namespace_of(&controller.association, nsid)
         .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-    Ok(Done::Result(match feature {
+    Ok(ControllerOutcome::Result(match feature {
         Feature::RESERVATION_MASK => u64::from(controller.features.reservation_mask),
         Feature::RESERVATION_PERSISTENCE => {
             let reservation = state.reservations.find(attached.config.id);
@@ -67,8 +71,8 @@ fn namespace_value(
 pub(super) fn set_features(
     state: &mut State,
     cntlid: u16,
-    call: &mut Call,
-) -> Result<Done, Status> {
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let dword10 = call.entry.dword10.get();
     let feature = Feature(dword10 as u8);
     let controller = state.controllers.get_mut(cntlid)?;
@@ -92,7 +96,7 @@ pub(super) fn set_features(
 
 /// Grants I/O queues to the host (Number of Queues, Base 5.27.1.5). `wanted` has the zero-based
 /// numbers of submission queues (low half) and of completion queues (high half).
-fn set_queues(state: &mut State, cntlid: u16, wanted: u32) -> Result<Done, Status> {
+fn set_queues(state: &mut State, cntlid: u16, wanted: u32) -> Result<ControllerOutcome, Status> {
     let most = state.inventory.limits().io_queues_max;
     let controller = state.controllers.get_mut(cntlid)?;
     let (submission, completion) = (wanted as u16, (wanted >> 16) as u16);
@@ -105,15 +109,15 @@ fn set_queues(state: &mut State, cntlid: u16, wanted: u32) -> Result<Done, Statu
     // Over fabrics, queues come in pairs, so one number serves for both.
     let granted = most.min(submission.max(completion) + 1);
     controller.features.io_queues = Some(granted);
-    Ok(Done::Result(queues_value(granted)))
+    Ok(ControllerOutcome::Result(queues_value(granted)))
 }
 
 fn set_value(
     state: &mut State,
     cntlid: u16,
     feature: Feature,
-    call: &Call,
-) -> Result<Done, Status> {
+    call: &ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let value = call.entry.dword11.get();
     let State { controllers, mail, .. } = state;
     let controller = controllers.get_mut(cntlid)?;
@@ -153,19 +157,27 @@ fn set_value(
         Feature::RESERVATION_MASK => return set_reservation_mask(state, cntlid, call),
         _ => return Err(Status::INVALID_FIELD.dnr()),
     }
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Sets the mask of reservation notices, for all namespaces together.
-fn set_reservation_mask(state: &mut State, cntlid: u16, call: &Call) -> Result<Done, Status> {
+fn set_reservation_mask(
+    state: &mut State,
+    cntlid: u16,
+    call: &ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     check_any_namespace(state, cntlid, call.entry.nsid.get())?;
     let controller = state.controllers.get_mut(cntlid)?;
     controller.features.reservation_mask = call.entry.dword11.get() & 0b1110;
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Sets whether the reservations of one or all namespaces persist.
-fn set_persistence(state: &mut State, cntlid: u16, call: &Call) -> Result<Done, Status> {
+fn set_persistence(
+    state: &mut State,
+    cntlid: u16,
+    call: &ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let nsid = call.entry.nsid.get();
     check_any_namespace(state, cntlid, nsid)?;
     check_unkept(state, cntlid, call)?;
@@ -196,12 +208,12 @@ fn check_any_namespace(state: &State, cntlid: u16, nsid: u32) -> Result<(), Stat
 fn controller_value(
     controller: &Controller,
     feature: Feature,
-    call: &mut Call,
+    call: &mut ControllerCommand,
     queues_max: u16,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     let features = &controller.features;
     let dword11 = call.entry.dword11.get();
-    Ok(Done::Result(match feature {
+    Ok(ControllerOutcome::Result(match feature {
         Feature::ARBITRATION => u64::from(features.arbitration),
         Feature::TEMPERATURE => match (dword11 >> 16 & 0xf, dword11 >> 20 & 3) {
             (0, under @ (0 | 1)) => u64::from(features.temperature[under as usize]),
@@ -230,16 +242,22 @@ fn controller_value(
 }
 
 /// Replies with the default value of a feature.
-fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<Done, Status> {
+fn default_value(
+    feature: Feature,
+    call: &mut ControllerCommand,
+    queues_max: u16,
+) -> Result<ControllerOutcome, Status> {
     let over = call.entry.dword11.get() >> 20 & 3 == 0;
     match feature {
         Feature::TIMESTAMP => call.reply(&[0; size_of::<Timestamp>()]),
         Feature::HOST_BEHAVIOUR => call.reply(&[0; HOST_BEHAVIOUR_BYTES]),
         Feature::HOST_IDENTIFIER => call.reply(&[0; 16]),
-        Feature::WRITE_CACHE => Ok(Done::Result(1)),
-        Feature::QUEUES => Ok(Done::Result(queues_value(queues_max))),
-        Feature::TEMPERATURE if over => Ok(Done::Result(u64::from(TEMPERATURE_WARNED))),
-        _ => Ok(Done::Result(0)),
+        Feature::WRITE_CACHE => Ok(ControllerOutcome::Result(1)),
+        Feature::QUEUES => Ok(ControllerOutcome::Result(queues_value(queues_max))),
+        Feature::TEMPERATURE if over => {
+            Ok(ControllerOutcome::Result(u64::from(TEMPERATURE_WARNED)))
+        }
+        _ => Ok(ControllerOutcome::Result(0)),
     }
 }
 

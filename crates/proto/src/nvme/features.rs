@@ -3,8 +3,8 @@
 use contract::Instant;
 use wire::nvme::{Feature, Status, Timestamp, notice};
 
-use super::record::Kind;
-use crate::takeover::{Reader, Unfit, Writer, age, earlier};
+use super::record::ControllerKind;
+use crate::takeover::{Reader, TakeoverRefusal, Writer, age, earlier};
 
 /// The size in bytes of the data of the Host Behavior Support feature.
 pub(super) const HOST_BEHAVIOUR_BYTES: usize = 512;
@@ -73,7 +73,7 @@ impl Features {
     }
 
     /// Decodes features from another process.
-    pub(super) fn take(input: &mut Reader<'_>, now: Instant) -> Result<Features, Unfit> {
+    pub(super) fn take(input: &mut Reader<'_>, now: Instant) -> Result<Features, TakeoverRefusal> {
         let features = Features {
             arbitration: input.u32()?,
             temperature: [input.u32()?, input.u32()?],
@@ -89,7 +89,7 @@ impl Features {
             && millis >> 48 == 0
             && origin <= 1
             && features.reservation_mask & !0b1110 == 0;
-        if is_whole { Ok(features) } else { Err(Unfit::Value("feature")) }
+        if is_whole { Ok(features) } else { Err(TakeoverRefusal::Value("feature")) }
     }
 
     /// Returns `true` if a temperature of `kelvin` has reached the upper or the lower threshold.
@@ -125,15 +125,15 @@ impl Features {
 
 /// Returns the events that a kind of controller sends, as bits of feature Asynchronous Event
 /// Configuration.
-pub(super) fn events_of(kind: Kind) -> u32 {
+pub(super) fn events_of(kind: ControllerKind) -> u32 {
     match kind {
-        Kind::Io => IO_EVENTS | notice::SMART,
-        Kind::Discovery => notice::DISCOVERY,
+        ControllerKind::Io => IO_EVENTS | notice::SMART,
+        ControllerKind::Discovery => notice::DISCOVERY,
     }
 }
 
 /// Returns `true` if a kind of controller has this feature.
-pub(super) fn is_served(kind: Kind, feature: Feature) -> bool {
+pub(super) fn is_served(kind: ControllerKind, feature: Feature) -> bool {
     match feature {
         Feature::EVENTS | Feature::KEEP_ALIVE | Feature::HOST_IDENTIFIER => true,
         Feature::ARBITRATION
@@ -146,7 +146,7 @@ pub(super) fn is_served(kind: Kind, feature: Feature) -> bool {
         | Feature::TIMESTAMP
         | Feature::HOST_BEHAVIOUR
         | Feature::RESERVATION_MASK
-        | Feature::RESERVATION_PERSISTENCE => kind == Kind::Io,
+        | Feature::RESERVATION_PERSISTENCE => kind == ControllerKind::Io,
         _ => false,
     }
 }

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use contract::{Fence, Kin};
+use contract::{Fence, FenceGroup};
 
 use super::config::{HostId, Nqn};
 use super::record::Association;
@@ -18,25 +18,27 @@ use super::reservation::Registrant;
 
 /// A host, by name and identifier, at a subsystem. The host's writes wait for each other, since all
 /// its paths to the subsystem lead to one disk.
-type Key = (Nqn, HostId, Nqn);
+type HostAtSubsystem = (Nqn, HostId, Nqn);
 
-/// The [`Kin`] of each host that is connected, or that was connected and still has requests at a
-/// device. A `Kin` joins the fences of one host's queues, whose writes wait for each other.
+/// The [`FenceGroup`] of each host that is connected, or that was connected and still has requests
+/// at a device. A `FenceGroup` joins the fences of one host's queues, whose writes wait for each
+/// other.
 #[derive(Debug, Default)]
-pub(super) struct Families {
-    kin: BTreeMap<Key, Arc<Kin>>,
+pub(super) struct HostFences {
+    kin: BTreeMap<HostAtSubsystem, Arc<FenceGroup>>,
     /// The number of entries after the last clean-up. The next is due above twice as many plus 64.
     cleaned: usize,
 }
 
-impl Families {
-    /// Marks every [`Kin`] as possibly having requests in another process.
+impl HostFences {
+    /// Marks every [`FenceGroup`] as possibly having requests in another process.
     pub(super) fn forget_where(&mut self) {
         self.kin.values().for_each(|kin| kin.set_all_here(false));
     }
 
-    /// Returns the [`Kin`] that the host's queues at the subsystem share, creating it if needed.
-    pub(super) fn kin_of(&mut self, association: &Association) -> Arc<Kin> {
+    /// Returns the [`FenceGroup`] that the host's queues at the subsystem share, creating it if
+    /// needed.
+    pub(super) fn kin_of(&mut self, association: &Association) -> Arc<FenceGroup> {
         if self.kin.len() > 2 * self.cleaned + 64 {
             // All other references belong to fences: of queues, and of requests at devices.
             self.kin.retain(|_, kin| Arc::strong_count(kin) > 1);
@@ -47,11 +49,11 @@ impl Families {
         Arc::clone(self.kin.entry(key).or_default())
     }
 
-    /// Returns the hosts that have a [`Kin`] at a subsystem.
+    /// Returns the hosts that have a [`FenceGroup`] at a subsystem.
     pub(super) fn at<'a>(
         &'a self,
         subsystem: &'a Nqn,
-    ) -> impl Iterator<Item = (Registrant, &'a Arc<Kin>)> {
+    ) -> impl Iterator<Item = (Registrant, &'a Arc<FenceGroup>)> {
         let own = self.kin.iter().filter(move |((_, _, at), _)| at == subsystem);
         own.map(|((host, id, _), kin)| (Registrant { host: host.clone(), id: *id }, kin))
     }
@@ -70,7 +72,7 @@ pub struct Withdrawal {
     /// The fences of current queues, each with the epoch whose requests have to end; `None` while
     /// an earlier withdrawal lasts.
     live: Vec<(Arc<Fence>, Option<u32>)>,
-    kin: Vec<Arc<Kin>>,
+    kin: Vec<Arc<FenceGroup>>,
 }
 
 impl Withdrawal {
@@ -80,7 +82,7 @@ impl Withdrawal {
     }
 
     /// Adds the requests that a host's ended queues have at devices.
-    pub(super) fn add_gone(&mut self, kin: &Arc<Kin>) {
+    pub(super) fn add_gone(&mut self, kin: &Arc<FenceGroup>) {
         if kin.is_haunted_anywhere() && !self.kin.iter().any(|known| Arc::ptr_eq(known, kin)) {
             self.kin.push(Arc::clone(kin));
         }
@@ -109,9 +111,9 @@ impl Withdrawal {
 
 /// Ended queues of a controller that still have requests at a device that change data.
 #[derive(Debug, Default)]
-pub(super) struct Ending(Vec<Arc<Fence>>);
+pub(super) struct EndingQueues(Vec<Arc<Fence>>);
 
-impl Ending {
+impl EndingQueues {
     /// Stops data-changing requests of a queue from starting, and remembers the queue while such a
     /// request is at a device.
     pub(super) fn end(&mut self, fence: &Arc<Fence>) {
@@ -133,17 +135,17 @@ impl Ending {
 mod tests {
     use alloc::format;
 
-    use contract::Start;
+    use contract::StartOutcome;
 
     use super::*;
     use crate::nvme::config::PortId;
-    use crate::nvme::record::Kind;
+    use crate::nvme::record::ControllerKind;
 
     #[test]
     fn kin_are_forgotten_when_nobody_has_them() {
-        let mut families = Families::default();
+        let mut families = HostFences::default();
         let association = |n: usize, id: u8| Association {
-            kind: Kind::Io,
+            kind: ControllerKind::Io,
             subsystem: Nqn::new("nqn.2026-01.io.x:s").unwrap(),
             port: PortId(1),
             host: Nqn::new(&format!("nqn.2026-01.io.x:h{n}")).unwrap(),
@@ -151,23 +153,23 @@ mod tests {
             is_secured: false,
         };
         let fence = Fence::among(families.kin_of(&association(0, 1)));
-        assert_eq!(fence.start(0, 0), Start::Started);
+        assert_eq!(fence.start(0, 0), StartOutcome::Started);
         fence.supersede();
         for n in 1..500 {
             families.kin_of(&association(n, 1));
         }
         assert!(families.len() < 200);
         let again = Fence::among(families.kin_of(&association(0, 1)));
-        assert_eq!(again.start(0, 0), Start::Held, "the host was kept, for its request");
+        assert_eq!(again.start(0, 0), StartOutcome::Held, "the host was kept, for its request");
         let other = Fence::among(families.kin_of(&association(0, 2)));
-        assert_eq!(other.start(0, 0), Start::Started, "another identifier is another host");
+        assert_eq!(other.start(0, 0), StartOutcome::Started, "another identifier is another host");
     }
 
     #[test]
     fn a_queue_ends_with_its_last_request() {
-        let mut ending = Ending::default();
+        let mut ending = EndingQueues::default();
         let [one, two] = [(); 2].map(|()| Arc::new(Fence::default()));
-        assert_eq!(one.start(1, 0), Start::Started);
+        assert_eq!(one.start(1, 0), StartOutcome::Started);
         ending.end(&one);
         ending.end(&two);
         assert!(!ending.is_over());

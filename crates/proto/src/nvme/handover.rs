@@ -8,15 +8,15 @@ use core::sync::atomic::Ordering;
 
 use contract::Instant;
 
-use super::entrance::Busy;
-use super::export::{self, ExportError, Held};
+use super::entrance::LockBusy;
+use super::export::{self, ExportError, HeldCommands};
 use super::exported::ExportedController;
 use super::fabric::Fabric;
 use super::import::{self, ImportError};
 use super::migration::moving_place;
 use super::queue::Queue;
 use super::reservation_transfer;
-use crate::takeover::Unfit;
+use crate::takeover::TakeoverRefusal;
 
 /// The operations by which queues move between workers.
 impl Fabric {
@@ -24,8 +24,8 @@ impl Fabric {
     /// [`settle`](Queue::settle). Returns `None` if there is no such queue.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
-    pub fn claim(self: &Arc<Fabric>, number: u64, worker: u16) -> Result<Option<Queue>, Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn claim(self: &Arc<Fabric>, number: u64, worker: u16) -> Result<Option<Queue>, LockBusy> {
         let claimed = self.try_with(worker, |state| state.claim(number))?;
         Ok(claimed.map(|(queue, view)| {
             let place = moving_place(number, queue.address);
@@ -42,8 +42,8 @@ impl Fabric {
     /// worker.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
-    pub fn try_drop_queue(&self, number: u64, worker: u16) -> Result<(), Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn try_drop_queue(&self, number: u64, worker: u16) -> Result<(), LockBusy> {
         self.try_with(worker, |state| state.abandon(number))
     }
 
@@ -60,16 +60,16 @@ impl Fabric {
 /// The operations by which controllers move to another process.
 impl Fabric {
     /// Sets which commands sessions hold back from now on.
-    pub fn hold(&self, held: Held) {
+    pub fn hold(&self, held: HeldCommands) {
         self.held.store(held as u8, Ordering::SeqCst);
-        if held == Held::Connects {
+        if held == HeldCommands::Connects {
             self.with(|state| state.families.forget_where());
         }
     }
 
     /// Returns which commands sessions hold back while another process takes over.
-    pub fn held(&self) -> Held {
-        Held::from_number(self.held.load(Ordering::SeqCst))
+    pub fn held(&self) -> HeldCommands {
+        HeldCommands::from_number(self.held.load(Ordering::SeqCst))
     }
 
     /// Allows or forbids the queues of a controller to leave for another process. While they may,
@@ -121,8 +121,8 @@ impl Fabric {
     /// Encodes all reservations and registrations for another process.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if they are too large.
-    pub fn export_reservations(&self) -> Result<Vec<u8>, Unfit> {
+    /// Returns a [`TakeoverRefusal`] if they are too large.
+    pub fn export_reservations(&self) -> Result<Vec<u8>, TakeoverRefusal> {
         self.with(|state| reservation_transfer::encode(&state.reservations))
     }
 }
@@ -166,9 +166,9 @@ impl Fabric {
     /// subsystem exports here are dropped.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
+    /// Returns a [`TakeoverRefusal`] if the bytes are foreign, of another version, truncated, or
     /// inconsistent. Nothing has changed then.
-    pub fn import_reservations(&self, bytes: &[u8]) -> Result<(), Unfit> {
+    pub fn import_reservations(&self, bytes: &[u8]) -> Result<(), TakeoverRefusal> {
         let most = self.with(|state| state.inventory.limits().registrants_max);
         let reservations = reservation_transfer::decode(bytes, most)?;
         self.with(|state| {

@@ -11,15 +11,15 @@ use wire::nvme::{
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::call::{Call, Done};
+use super::call::{ControllerCommand, ControllerOutcome};
 use super::config::{ANA_GROUPS_MAX, Namespace};
 use super::controller::{Controller, KEEP_ALIVE_UNIT};
 use super::data;
 use super::errors::ERROR_ENTRIES;
 use super::events::EVENT_REQUESTS_MAX;
 use super::features::{IO_EVENTS, TEMPERATURE_WARNED};
-use super::inventory::Attached;
-use super::record::Kind;
+use super::inventory::AttachedNamespace;
+use super::record::ControllerKind;
 use super::state::State;
 
 /// The size in bytes of every Identify structure.
@@ -39,11 +39,15 @@ const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 
 /// The number of namespace identifiers in a 4 KiB list.
 const LIST_ENTRIES: usize = STRUCTURE_BYTES / size_of::<u32>();
 
-pub(super) fn identify(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn identify(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     data::expect(call.entry, STRUCTURE_BYTES)?;
     let controller = state.controllers.get(cntlid)?;
     let cns = IdentifyCns(call.entry.dword10.get() as u8);
-    if controller.association.kind == Kind::Discovery {
+    if controller.association.kind == ControllerKind::Discovery {
         return match cns {
             IdentifyCns::CONTROLLER => {
                 fill(call.out, &[controller_data(state, controller).as_bytes()])
@@ -96,8 +100,8 @@ fn identify_namespace(
     state: &State,
     controller: &Controller,
     cns: IdentifyCns,
-    call: &mut Call,
-) -> Result<Done, Status> {
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let nsid = call.entry.nsid.get();
     let zero_when_inactive = match cns {
         IdentifyCns::NAMESPACE
@@ -139,7 +143,7 @@ fn list_namespaces(
     controller: &Controller,
     after: u32,
     out: &mut Vec<u8>,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     if after >= u32::MAX - 1 {
         return Err(Status::INVALID_NAMESPACE.dnr());
     }
@@ -157,7 +161,7 @@ fn list_controllers(
     controller: &Controller,
     entry: &Submission,
     out: &mut Vec<u8>,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     const MOST: usize = STRUCTURE_BYTES / size_of::<u16>() - 1;
     let from = (entry.dword10.get() >> 16) as u16;
     let own = state.controllers.of_subsystem(&controller.association.subsystem);
@@ -195,7 +199,7 @@ fn controller_data(state: &State, controller: &Controller) -> IdentifyController
         ..IdentifyController::new_zeroed()
     };
     match controller.association.kind {
-        Kind::Discovery => IdentifyController {
+        ControllerKind::Discovery => IdentifyController {
             kind: 2,
             discovery_kind: 1,
             serial: [b' '; 20],
@@ -204,7 +208,7 @@ fn controller_data(state: &State, controller: &Controller) -> IdentifyController
             command_capsule: U32::new(4),
             ..base
         },
-        Kind::Io => io_controller_data(state, controller, base),
+        ControllerKind::Io => io_controller_data(state, controller, base),
     }
 }
 
@@ -272,7 +276,7 @@ fn nvm_controller() -> IdentifyNvmController {
 }
 
 /// Returns the Identify Namespace structure (NVM 4.1.5.1).
-fn namespace_data(attached: &Attached) -> IdentifyNamespace {
+fn namespace_data(attached: &AttachedNamespace) -> IdentifyNamespace {
     let config = &attached.config;
     let blocks = U64::new(attached.blocks());
     // A compare and write is atomic up to the largest request.
@@ -324,7 +328,7 @@ fn whole_blocks(config: &Namespace) -> u16 {
 }
 
 /// Returns the Identify Namespace structure for all command sets (Base 5.17.2.8).
-fn common_data(attached: &Attached) -> IdentifyNamespaceCommon {
+fn common_data(attached: &AttachedNamespace) -> IdentifyNamespaceCommon {
     IdentifyNamespaceCommon {
         features: 1 << 3,
         sharing: 1,
@@ -338,7 +342,7 @@ fn common_data(attached: &Attached) -> IdentifyNamespaceCommon {
 
 /// Replies with the namespace identification descriptors (Base 5.17.2.3): the nonzero identifiers,
 /// and the command set.
-fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
+fn describe(attached: &AttachedNamespace, out: &mut Vec<u8>) -> Result<ControllerOutcome, Status> {
     let identifiers = &attached.config.identifiers;
     let all: [(DescriptorKind, &[u8]); 3] = [
         (DescriptorKind::UUID, &identifiers.uuid),
@@ -357,10 +361,10 @@ fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
 }
 
 /// Appends the parts to `out`, then zeroes up to the size of an Identify structure.
-fn fill(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<Done, Status> {
+fn fill(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<ControllerOutcome, Status> {
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out.resize(STRUCTURE_BYTES, 0);
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Returns ASCII text as a field of `BYTES` bytes, padded with spaces or cut.

@@ -18,9 +18,9 @@ use super::controller::Controller;
 use super::counts::Counts;
 use super::export::seen_namespaces;
 use super::exported::{ExportedController, ExportedQueue, SeenNamespace};
-use super::inventory::{Attached, Inventory};
+use super::inventory::{AttachedNamespace, Inventory};
 use super::migration::{DetachedQueue, moving_place};
-use super::record::{Kind, Made, Record};
+use super::record::{ControllerKind, QueueParameters, QueueRecord};
 use super::state::State;
 
 /// The reason why a controller from another process is refused. The controller's host has to
@@ -77,8 +77,8 @@ pub(super) fn check_importable(
         return Err(ImportError::Subsystem);
     }
     match exported.association.kind {
-        Kind::Discovery => Ok(()),
-        Kind::Io => check_disk(state, exported),
+        ControllerKind::Discovery => Ok(()),
+        ControllerKind::Io => check_disk(state, exported),
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn import(
         let queue = settle(&mut own, queue, *number, now);
         state.migrations.put(*number, queue);
     }
-    if own.association.kind == Kind::Discovery {
+    if own.association.kind == ControllerKind::Discovery {
         // What discovery tells was not compared.
         state.generations.count(|host| *host == own.association.host);
     }
@@ -145,7 +145,7 @@ pub(super) fn import(
 
 /// Raises events for the differences between the inventory and the host's earlier view `before`.
 fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[SeenNamespace]) {
-    if own.association.kind == Kind::Discovery {
+    if own.association.kind == ControllerKind::Discovery {
         // Discovery does not compare: the host reads the log again.
         return own.events.raise(Event::DISCOVERY);
     }
@@ -171,7 +171,7 @@ fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[Seen
 /// Adds a queue to an imported controller. The queue is on its way to a worker, under this number.
 fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant) -> DetachedQueue {
     let address = queue.address;
-    let made = Made {
+    let made = QueueParameters {
         link: Arc::clone(&own.link),
         counts: Arc::new(Counts::of(queue.counts)),
         fence: Arc::new(Fence::among(Arc::clone(&own.kin))),
@@ -183,7 +183,7 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
         has_left: Arc::default(),
     };
     let transaction = Transaction::at_rest(queue.must_prove && queue.is_proven);
-    let record = Record {
+    let record = QueueRecord {
         must_prove: queue.must_prove,
         prove_by: queue.prove_by,
         ..made.record(moving_place(number, address), transaction, now)
@@ -195,7 +195,7 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
 
 /// Returns `true` if the attached namespace is the one that the host saw, and not smaller than
 /// then.
-fn is_same(seen: &SeenNamespace, attached: &Attached) -> bool {
+fn is_same(seen: &SeenNamespace, attached: &AttachedNamespace) -> bool {
     attached.config.id == seen.id
         && attached.config.identifiers == seen.identifiers
         && attached.shift() == seen.shift

@@ -12,7 +12,7 @@ use super::config::{
     ANA_GROUPS_MAX, Config, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
     Referral, Refusal, Subsystem,
 };
-use super::counts::Sum;
+use super::counts::QueueCounts;
 use super::psk::TlsKey;
 use super::record::Association;
 
@@ -32,11 +32,11 @@ const RETIRED_MAX: usize = 4096;
 
 /// A namespace attached to a subsystem.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachedNamespace {
     pub(super) config: Namespace,
 }
 
-impl Attached {
+impl AttachedNamespace {
     /// Returns the namespace's size, in blocks as hosts see them.
     pub(super) fn blocks(&self) -> u64 {
         self.config.geometry.blocks >> self.shift()
@@ -51,7 +51,7 @@ impl Attached {
 
 /// A subsystem that the fabric serves, with its namespaces and counts.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedSubsystem {
     pub(super) nqn: Nqn,
     pub(super) serial: String,
     pub(super) hosts: Hosts,
@@ -59,19 +59,19 @@ pub(super) struct Served {
     pub(super) ports: Vec<PortId>,
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
-    pub(super) namespaces: BTreeMap<u32, Attached>,
+    pub(super) namespaces: BTreeMap<u32, AttachedNamespace>,
     /// The globally unique identifiers (such as UUIDs) of all namespaces of the subsystem, each
     /// used once.
-    taken: BTreeSet<Name>,
+    taken: BTreeSet<NamespaceUid>,
     /// The state of an ANA group through a port, with the number of its changes. An absent group is
     /// optimized. Each group has its own count, so that a host learns nothing of groups that it
     /// cannot see.
     ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
     /// The I/O counts of queues that have ended, by host, for at most [`RETIRED_MAX`] hosts.
-    retired: BTreeMap<Nqn, Sum>,
+    retired: BTreeMap<Nqn, QueueCounts>,
 }
 
-impl Served {
+impl ServedSubsystem {
     /// Returns `true` if the subsystem is reachable through the port.
     pub(super) fn is_at(&self, port: PortId) -> bool {
         self.ports.is_empty() || self.ports.contains(&port)
@@ -90,7 +90,7 @@ pub(super) struct Inventory {
     model: String,
     firmware: String,
     ports: BTreeMap<PortId, Port>,
-    subsystems: BTreeMap<Nqn, Served>,
+    subsystems: BTreeMap<Nqn, ServedSubsystem>,
     hosts: BTreeMap<Nqn, Host>,
     methods: Methods,
     referrals: Vec<Referral>,
@@ -219,12 +219,12 @@ impl Inventory {
     }
 
     /// Returns the subsystems, ordered by name.
-    pub(super) fn subsystems(&self) -> impl Iterator<Item = &Served> {
+    pub(super) fn subsystems(&self) -> impl Iterator<Item = &ServedSubsystem> {
         self.subsystems.values()
     }
 
     /// Returns the subsystem of this name; `None` if there is none.
-    pub(super) fn subsystem(&self, nqn: &Nqn) -> Option<&Served> {
+    pub(super) fn subsystem(&self, nqn: &Nqn) -> Option<&ServedSubsystem> {
         self.subsystems.get(nqn)
     }
 
@@ -232,7 +232,7 @@ impl Inventory {
     ///
     /// # Errors
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
-    pub(super) fn subsystem_mut(&mut self, nqn: &Nqn) -> Result<&mut Served, Refusal> {
+    pub(super) fn subsystem_mut(&mut self, nqn: &Nqn) -> Result<&mut ServedSubsystem, Refusal> {
         self.subsystems.get_mut(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
     }
 
@@ -250,7 +250,7 @@ impl Inventory {
         if let Some(port) = subsystem.ports.iter().find(|port| !self.ports.contains_key(port)) {
             return Err(Refusal::NoPort(*port));
         }
-        let served = Served {
+        let served = ServedSubsystem {
             nqn: nqn.clone(),
             serial: subsystem.serial,
             hosts: subsystem.hosts,
@@ -281,7 +281,7 @@ impl Inventory {
     ///
     /// # Errors
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
-    pub(super) fn remove_subsystem(&mut self, nqn: &Nqn) -> Result<Served, Refusal> {
+    pub(super) fn remove_subsystem(&mut self, nqn: &Nqn) -> Result<ServedSubsystem, Refusal> {
         self.subsystems.remove(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
     }
 
@@ -289,7 +289,11 @@ impl Inventory {
     ///
     /// # Errors
     /// Returns a [`Refusal`] if there is no such namespace.
-    pub(super) fn namespace_mut(&mut self, nqn: &Nqn, nsid: u32) -> Result<&mut Attached, Refusal> {
+    pub(super) fn namespace_mut(
+        &mut self,
+        nqn: &Nqn,
+        nsid: u32,
+    ) -> Result<&mut AttachedNamespace, Refusal> {
         self.subsystem_mut(nqn)?.namespaces.get_mut(&nsid).ok_or(Refusal::NoNamespace(nsid))
     }
 
@@ -314,7 +318,7 @@ impl Inventory {
             return Err(Refusal::Identifiers(nsid));
         }
         subsystem.taken.extend(names);
-        subsystem.namespaces.insert(nsid, Attached { config: namespace });
+        subsystem.namespaces.insert(nsid, AttachedNamespace { config: namespace });
         Ok(())
     }
 
@@ -339,7 +343,11 @@ impl Inventory {
     ///
     /// # Errors
     /// Returns a [`Refusal`] if there is no such namespace.
-    pub(super) fn remove_namespace(&mut self, nqn: &Nqn, nsid: u32) -> Result<Attached, Refusal> {
+    pub(super) fn remove_namespace(
+        &mut self,
+        nqn: &Nqn,
+        nsid: u32,
+    ) -> Result<AttachedNamespace, Refusal> {
         let subsystem = self.subsystem_mut(nqn)?;
         let gone = subsystem.namespaces.remove(&nsid).ok_or(Refusal::NoNamespace(nsid))?;
         names_of(&gone.config.identifiers).for_each(|name| {
@@ -376,7 +384,7 @@ impl Inventory {
     pub(super) fn namespaces_of<'a>(
         &'a self,
         association: &'a Association,
-    ) -> impl Iterator<Item = (u32, &'a Attached)> {
+    ) -> impl Iterator<Item = (u32, &'a AttachedNamespace)> {
         let subsystem = self.subsystems.get(&association.subsystem);
         subsystem
             .map(|subsystem| &subsystem.namespaces)
@@ -388,7 +396,11 @@ impl Inventory {
 
     /// Returns a namespace by its identifier; `None` if it does not exist, or the association's
     /// host may not see it.
-    pub(super) fn namespace_of(&self, association: &Association, nsid: u32) -> Option<&Attached> {
+    pub(super) fn namespace_of(
+        &self,
+        association: &Association,
+        nsid: u32,
+    ) -> Option<&AttachedNamespace> {
         let attached = self.subsystems.get(&association.subsystem)?.namespaces.get(&nsid)?;
         attached.config.hosts.contain(&association.host).then_some(attached)
     }
@@ -408,7 +420,7 @@ impl Inventory {
     }
 
     /// Adds the counts of a queue or controller that ends to the counts kept for its host.
-    pub(super) fn retire(&mut self, association: &Association, sum: Sum) {
+    pub(super) fn retire(&mut self, association: &Association, sum: QueueCounts) {
         let Some(subsystem) = self.subsystems.get_mut(&association.subsystem) else { return };
         let retired = &mut subsystem.retired;
         if retired.len() < RETIRED_MAX || retired.contains_key(&association.host) {
@@ -418,7 +430,7 @@ impl Inventory {
 
     /// Returns the summed counts of the ended queues that an association's host had at its
     /// subsystem.
-    pub(super) fn retired_of(&self, association: &Association) -> Sum {
+    pub(super) fn retired_of(&self, association: &Association) -> QueueCounts {
         let served = self.subsystems.get(&association.subsystem);
         let retired = served.and_then(|served| served.retired.get(&association.host));
         retired.copied().unwrap_or_default()
@@ -454,11 +466,11 @@ fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
 }
 
 /// A globally unique identifier of a namespace: its kind (0 UUID, 1 NGUID, 2 EUI-64) and its value.
-type Name = (u8, u128);
+type NamespaceUid = (u8, u128);
 
 /// Returns the globally unique identifiers that a namespace has. No two namespaces of a subsystem
 /// share one.
-fn names_of(of: &Identifiers) -> impl Iterator<Item = Name> + Clone + use<> {
+fn names_of(of: &Identifiers) -> impl Iterator<Item = NamespaceUid> + Clone + use<> {
     let numbers = [u128::from_be_bytes(of.uuid), u128::from_be_bytes(of.nguid)];
     let last = u128::from(u64::from_be_bytes(of.eui64));
     (0..).zip(numbers.into_iter().chain([last])).filter(|(_, number)| *number != 0)

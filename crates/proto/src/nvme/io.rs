@@ -10,9 +10,9 @@ use wire::nvme::{
 };
 use zerocopy::FromBytes;
 
-use super::binding::{Fused, Io};
+use super::binding::{DeviceRequest, FusedPart};
 use super::data;
-use super::link::{Seen, View};
+use super::link::{VisibleNamespace, VisibleNamespaces};
 
 /// The bit "Deallocate" in dword 11 of Dataset Management.
 const DISCARD: u32 = 1 << 2;
@@ -38,7 +38,11 @@ pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
 /// it is acknowledged.
 // Commands are large: from here until they are in their table, they stay where they are made.
 #[inline(always)]
-pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io, Status> {
+pub(super) fn parse(
+    view: &VisibleNamespaces,
+    entry: &Submission,
+    through: bool,
+) -> Result<DeviceRequest, Status> {
     let opcode = NvmOpcode(entry.opcode);
     let is_served = matches!(
         opcode,
@@ -67,7 +71,7 @@ pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io
     if payload_bytes + reply_bytes > 0 {
         data::expect(entry, payload_bytes + reply_bytes)?;
     }
-    Ok(Io {
+    Ok(DeviceRequest {
         cid: entry.cid.get(),
         nsid: seen.nsid,
         namespace: seen.namespace,
@@ -76,17 +80,17 @@ pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io
         payload_bytes,
         reply_bytes,
         fused: match fuse {
-            Fuse::FIRST => Fused::First,
+            Fuse::FIRST => FusedPart::First,
             // The queue knows the identifier of the first half.
-            Fuse::SECOND => Fused::Second { first: entry.cid.get() },
-            _ => Fused::None,
+            Fuse::SECOND => FusedPart::Second { first: entry.cid.get() },
+            _ => FusedPart::None,
         },
     })
 }
 
 #[inline(always)]
 fn command(
-    seen: &Seen,
+    seen: &VisibleNamespace,
     entry: &Submission,
     opcode: NvmOpcode,
     through: bool,
@@ -125,7 +129,7 @@ pub(super) fn permit(status: Status) -> Result<(), Status> {
 
 /// Translates a host's range to blocks of 512 bytes. Fails if the range exceeds the namespace.
 #[inline]
-fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
+fn range(seen: &VisibleNamespace, lba: u64, blocks: u64) -> Result<Range, Status> {
     let out_of_range = Status::LBA_OUT_OF_RANGE.dnr();
     let end = lba.checked_add(blocks).ok_or(out_of_range)?;
     if end > seen.blocks {
@@ -144,11 +148,11 @@ fn discard_bytes(entry: &Submission) -> usize {
 /// Appends the ranges to discard of a Dataset Management (NVM 3.2.3) to `ranges`; none if the
 /// command only gives hints.
 pub(super) fn discard(
-    view: &View,
+    view: &VisibleNamespaces,
     entry: &Submission,
     payload: &[u8],
     ranges: &mut Vec<Range>,
-) -> Result<Io, Status> {
+) -> Result<DeviceRequest, Status> {
     let seen = view.find(entry.nsid.get()).ok_or(Status::INVALID_NAMESPACE.dnr())?;
     let listed = payload.get(..discard_bytes(entry)).ok_or(Status::DATA_SGL_LENGTH.dnr())?;
     let listed =
@@ -167,7 +171,7 @@ pub(super) fn discard(
     if entry.dword11.get() & DISCARD == 0 {
         ranges.clear();
     }
-    Ok(Io {
+    Ok(DeviceRequest {
         cid: entry.cid.get(),
         nsid: seen.nsid,
         namespace: seen.namespace,
@@ -175,13 +179,13 @@ pub(super) fn discard(
         command: Command::Discard(ranges.first().copied().unwrap_or(Range::new(0, 1))),
         payload_bytes: 0,
         reply_bytes: 0,
-        fused: Fused::None,
+        fused: FusedPart::None,
     })
 }
 
 /// Appends a host's range to `ranges`, in pieces if it has more 512-byte blocks than one contract
 /// range can have.
-fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
+fn add_ranges(seen: &VisibleNamespace, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
     let most = u64::from(u32::MAX) >> 3 << 3;
     let (mut lba, mut left) = (lba << seen.shift, blocks << seen.shift);
     while left > 0 {
@@ -193,7 +197,7 @@ fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
 }
 
 /// Returns the NVMe status for a contract status.
-pub(super) fn status(io: &Io, status: contract::Status) -> Status {
+pub(super) fn status(io: &DeviceRequest, status: contract::Status) -> Status {
     use contract::Status as Ended;
     let reads = matches!(io.command, Command::Read(_) | Command::Compare(_));
     match status {
@@ -222,7 +226,7 @@ pub(super) fn is_second(entry: &Submission) -> bool {
 }
 
 /// Returns the opcode of a device's command, for the error log.
-pub(super) fn opcode(io: &Io) -> u8 {
+pub(super) fn opcode(io: &DeviceRequest) -> u8 {
     let opcode = match io.command {
         Command::Read(_) if io.reply_bytes == 0 => NvmOpcode::VERIFY,
         Command::Read(_) => NvmOpcode::READ,

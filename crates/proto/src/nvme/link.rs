@@ -124,7 +124,7 @@ impl Link {
 
 /// A namespace as a controller may use it at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct VisibleNamespace {
     pub(super) nsid: u32,
     pub(super) namespace: NamespaceId,
     pub(super) tenant: Option<TenantId>,
@@ -142,17 +142,17 @@ pub(super) struct Seen {
 
 /// The namespaces that a controller may reach, as of a generation of its [`Link`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
+pub(super) struct VisibleNamespaces {
     pub(super) generation: u64,
     /// The number of times that the host had lost rights (`losses` of the [`Link`]) when the view
     /// was made.
     pub(super) losses: u64,
     /// The namespaces, ordered by identifier.
-    pub(super) namespaces: Box<[Seen]>,
+    pub(super) namespaces: Box<[VisibleNamespace]>,
 }
 
-impl View {
-    pub(super) fn find(&self, nsid: u32) -> Option<&Seen> {
+impl VisibleNamespaces {
+    pub(super) fn find(&self, nsid: u32) -> Option<&VisibleNamespace> {
         // Most subsystems number their namespaces from one without a gap.
         let likely = self.namespaces.get((nsid as usize).wrapping_sub(1));
         if let Some(seen) = likely

@@ -10,13 +10,13 @@ use wire::nvme::{
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::call::{Call, Done};
+use super::call::{ControllerCommand, ControllerOutcome};
 use super::config::ANA_GROUPS_MAX;
 use super::controller::Controller;
 use super::data;
 use super::errors::ERROR_ENTRIES;
 use super::identify::padded;
-use super::record::Kind;
+use super::record::ControllerKind;
 use super::state::State;
 use super::{discovery, features};
 
@@ -38,8 +38,8 @@ const TEMPERATURE_WARNING: u8 = 1 << 1;
 pub(super) fn get_log_page(
     state: &mut State,
     cntlid: u16,
-    call: &mut Call,
-) -> Result<Done, Status> {
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let dword10 = call.entry.dword10.get();
     let page = LogPage(dword10 as u8);
     let dwords = u64::from(dword10 >> 16) | u64::from(call.entry.dword11.get() & 0xffff) << 16;
@@ -75,7 +75,7 @@ pub(super) fn get_log_page(
     if !retain {
         page_was_read(state, cntlid, page);
     }
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Returns all bytes of a log page, from which the host's part is cut.
@@ -84,7 +84,7 @@ fn log(
     controller: &Controller,
     page: LogPage,
     specific: u8,
-    call: &Call,
+    call: &ControllerCommand,
 ) -> Result<Vec<u8>, Status> {
     Ok(match page {
         LogPage::SUPPORTED => supported(controller.association.kind),
@@ -126,7 +126,11 @@ fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
 }
 
 /// Returns the health log (Base 5.16.1.3) of the subsystem, limited to this host's own counts.
-fn smart(state: &State, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
+fn smart(
+    state: &State,
+    controller: &Controller,
+    call: &ControllerCommand,
+) -> Result<SmartLog, Status> {
     if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -201,28 +205,28 @@ fn ana_log(state: &State, controller: &Controller, groups_only: bool) -> Vec<u8>
 }
 
 /// Returns `true` if a kind of controller has this log page.
-fn is_served(kind: Kind, page: LogPage) -> bool {
+fn is_served(kind: ControllerKind, page: LogPage) -> bool {
     match page {
         LogPage::SUPPORTED | LogPage::ERROR | LogPage::FEATURES => true,
-        LogPage::DISCOVERY => kind == Kind::Discovery,
+        LogPage::DISCOVERY => kind == ControllerKind::Discovery,
         LogPage::SMART
         | LogPage::FIRMWARE
         | LogPage::CHANGED_NAMESPACES
         | LogPage::EFFECTS
         | LogPage::ANA
-        | LogPage::RESERVATION => kind == Kind::Io,
+        | LogPage::RESERVATION => kind == ControllerKind::Io,
         _ => false,
     }
 }
 
 /// Returns the log page Supported Log Pages (Base 5.16.1.1).
-fn supported(kind: Kind) -> Vec<u8> {
+fn supported(kind: ControllerKind) -> Vec<u8> {
     by_number(|number| is_served(kind, LogPage(number)))
 }
 
 /// Returns the log page Feature Identifiers Supported and Effects (Base 5.16.1.18), with the
 /// supported bits only.
-fn served_features(kind: Kind) -> Vec<u8> {
+fn served_features(kind: ControllerKind) -> Vec<u8> {
     by_number(|number| features::is_served(kind, Feature(number)))
 }
 

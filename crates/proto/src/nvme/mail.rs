@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use contract::ConnId;
 
-use super::binding::{Action, Answer, CloseReason, Place};
+use super::binding::{Action, CloseReason, CommandResult, QueueAddress};
 
 /// The worker number of a place whose queue moves between workers.
 pub(super) const NO_WORKER: u16 = u16::MAX;
 
 /// The actions of all controllers that workers have not fetched yet.
 #[derive(Debug)]
-pub(super) struct Mail {
+pub(super) struct PendingActions {
     boxes: Vec<Vec<Action>>,
     /// Actions for connections that are moving between workers.
     kept: Vec<Action>,
@@ -20,10 +20,10 @@ pub(super) struct Mail {
     woken: Vec<u16>,
 }
 
-impl Mail {
+impl PendingActions {
     /// Creates the empty mail of this many workers.
-    pub(super) fn new(workers: u16) -> Mail {
-        Mail {
+    pub(super) fn new(workers: u16) -> PendingActions {
+        PendingActions {
             boxes: (0..workers).map(|_| Vec::new()).collect(),
             kept: Vec::new(),
             woken: Vec::new(),
@@ -47,12 +47,12 @@ impl Mail {
     }
 
     /// Adds the action to close a connection.
-    pub(super) fn close(&mut self, place: Place, reason: CloseReason) {
+    pub(super) fn close(&mut self, place: QueueAddress, reason: CloseReason) {
         self.post(place.worker, Action::Close { conn: place.conn, reason });
     }
 
     /// Adds the action to complete a command that has waited.
-    pub(super) fn complete(&mut self, place: Place, answer: Answer, data: Vec<u8>) {
+    pub(super) fn complete(&mut self, place: QueueAddress, answer: CommandResult, data: Vec<u8>) {
         self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
     }
 
@@ -68,7 +68,7 @@ impl Mail {
     }
 
     /// Drops the actions for a closed connection.
-    pub(super) fn forget(&mut self, place: Place) {
+    pub(super) fn forget(&mut self, place: QueueAddress) {
         self.at(place.worker).retain(|action| action.conn() != place.conn);
     }
 
@@ -78,7 +78,7 @@ impl Mail {
     }
 
     /// Redirects the actions that wait for the connection at place `from` to the one at `to`.
-    pub(super) fn redirect(&mut self, from: Place, to: Place) {
+    pub(super) fn redirect(&mut self, from: QueueAddress, to: QueueAddress) {
         let all = self.at(from.worker);
         let moved: Vec<Action> = all.extract_if(.., |action| action.conn() == from.conn).collect();
         for mut action in moved {

@@ -13,27 +13,27 @@ use core::net::IpAddr;
 
 use contract::ConnId;
 
-use super::binding::{Io, Place};
+use super::binding::{DeviceRequest, QueueAddress};
 use super::controller::Controller;
 use super::exported::ExportedController;
 use super::mail::NO_WORKER;
-use super::record::Made;
+use super::record::QueueParameters;
 
 /// The parts from which a queue is rebuilt when its connection arrives.
 #[derive(Debug)]
 pub(super) struct DetachedQueue {
-    pub(super) made: Made,
+    pub(super) made: QueueParameters,
     /// The head of the submission queue, as last reported to the host.
     pub(super) head: u16,
     /// A fused compare that waits for its write.
-    pub(super) first: Option<Io>,
+    pub(super) first: Option<DeviceRequest>,
     /// The host's source address, by which failed authentications are counted; `None` for not
     /// counting.
     pub(super) address: Option<IpAddr>,
 }
 
 /// A controller that belongs to no fabric at the moment, and its queues by number.
-pub(super) type Released = (Controller, BTreeMap<u64, DetachedQueue>);
+pub(super) type DetachedController = (Controller, BTreeMap<u64, DetachedQueue>);
 
 /// Queues between two workers, and controllers between two processes.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Migrations {
     begun: u64,
     /// Controllers that were given to another process, with their queues, kept until that process
     /// confirms or the hand-over is cancelled. The key is the controller identifier.
-    handed_over: BTreeMap<u16, Released>,
+    handed_over: BTreeMap<u16, DetachedController>,
     /// Controllers that may arrive, each with the numbers of its queues.
     expected: BTreeMap<u16, (ExportedController, Vec<u64>)>,
 }
@@ -122,7 +122,7 @@ impl Migrations {
 
 /// Returns the address under which actions for a moving queue are stored until the queue arrives at
 /// a worker.
-pub(super) fn moving_place(number: u64, address: Option<IpAddr>) -> Place {
+pub(super) fn moving_place(number: u64, address: Option<IpAddr>) -> QueueAddress {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
-    Place { worker: NO_WORKER, conn, address }
+    QueueAddress { worker: NO_WORKER, conn, address }
 }

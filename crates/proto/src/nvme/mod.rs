@@ -6,10 +6,10 @@
 //! NVMe over TCP, passes a connection's first command to [`Fabric::connect`]. It gets a [`Queue`],
 //! which it owns:
 //!
-//! 1. [`Queue::begin`] parses a submission and returns what to do with it, a [`Step`].
+//! 1. [`Queue::begin`] parses a submission and returns what to do with it, a [`SubmissionStep`].
 //! 2. Commands for devices are carried out like all requests, and [`Queue::complete`] turns their
-//!    outcome into an [`Answer`]. The controller's own commands go to [`Queue::execute`], with
-//!    their payload.
+//!    outcome into a [`CommandResult`]. The controller's own commands go to [`Queue::execute`],
+//!    with their payload.
 //! 3. [`Queue::seal`] turns an answer into a completion entry.
 //! 4. [`Fabric::poll`] returns the [`Action`]s for this worker: event requests to complete,
 //!    connections to close. [`Environment::wake`] tells when to poll.
@@ -19,8 +19,8 @@
 //!
 //! A queue keeps a snapshot of what its controller may reach, and an atomic generation says when to
 //! fetch another. So reads and writes touch nothing that other workers write. Everything else goes
-//! through one [`TryLock`](contract::TryLock), at which no worker waits: a worker that finds it closed
-//! gets [`Busy`], and tries again when [`Environment::wake`] has said so.
+//! through one [`TryLock`](contract::TryLock), at which no worker waits: a worker that finds it
+//! closed gets [`LockBusy`], and tries again when [`Environment::wake`] has said so.
 //!
 //! Deliberately left out: transports, devices, clocks and randomness; files that store
 //! configuration or reservations.
@@ -71,20 +71,23 @@ mod reservation_transfer;
 mod reservations;
 mod state;
 
-pub use binding::{Action, Answer, CloseReason, Fused, Io, Origin, Outcome, Place, Step};
+pub use binding::{
+    Action, CloseReason, CommandResult, DeviceRequest, ExecutionOutcome, FusedPart, Origin,
+    QueueAddress, SubmissionStep,
+};
 pub(crate) use call::PAYLOAD_BYTES_MAX;
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
     Nqn, Port, PortId, Referral, Refusal, Security, Subsystem,
 };
-pub use counts::Sum;
-pub use entrance::{Busy, Environment};
-pub use export::{ExportError, Held};
+pub use counts::QueueCounts;
+pub use entrance::{Environment, LockBusy};
+pub use export::{ExportError, HeldCommands};
 pub use exported::{EXPORT_QUEUES_MAX, ExportedController};
 pub use fabric::{Fabric, psks};
 pub use fences::Withdrawal;
 pub use import::ImportError;
 pub use queue::Queue;
-pub use record::Kind;
-pub use report::{ControllerInfo, QueueInfo, Reserved};
+pub use record::ControllerKind;
+pub use report::{ControllerInfo, QueueInfo, StoredReservation};
 pub use reservation::Registrant;

@@ -10,49 +10,51 @@ use wire::nvme::{
     NvmOpcode, Status, Submission,
 };
 
-use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
-use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
+use super::binding::{
+    CommandResult, DeviceRequest, ExecutionOutcome, FusedPart, QueueAddress, SubmissionStep,
+};
+use super::call::{ControllerCommand, ControllerOutcome, PAYLOAD_BYTES_MAX};
 use super::data;
-use super::entrance::Busy;
+use super::entrance::LockBusy;
 use super::fabric::Fabric;
 use super::features;
 use super::io;
-use super::link::View;
+use super::link::VisibleNamespaces;
 use super::migration::DetachedQueue;
-use super::record::{Kind, Made};
+use super::record::{ControllerKind, QueueParameters};
 
 /// A queue pair of a controller. The worker that has its connection owns it. Dropping the queue
 /// notifies the controller that the connection is gone.
 #[derive(Debug)]
 pub struct Queue {
     fabric: Arc<Fabric>,
-    made: Made,
+    made: QueueParameters,
     /// The worker that has the connection.
     worker: u16,
     /// The place by which the controller knows the queue: that of its connection, or the place of a
     /// moving queue until the queue is settled.
-    place: Place,
-    view: View,
+    place: QueueAddress,
+    view: VisibleNamespaces,
     /// The head of the submission queue, as reported to the host; advances with each completion.
     head: u16,
     /// A fused compare that waits for its write.
-    first: Option<Io>,
+    first: Option<DeviceRequest>,
     /// The answer to the first half of a fused compare and write whose second half did not come,
     /// until the answer is sent; `None` otherwise.
-    orphan: Option<Answer>,
+    orphan: Option<CommandResult>,
     ranges: Vec<Range>,
     /// `true` once the queue is moving: dropping it then ends nothing.
     is_detached: bool,
 }
 
 impl Queue {
-    pub(super) fn new(fabric: Arc<Fabric>, made: Made, place: Place) -> Queue {
+    pub(super) fn new(fabric: Arc<Fabric>, made: QueueParameters, place: QueueAddress) -> Queue {
         Queue {
             fabric,
             made,
             worker: place.worker,
             place,
-            view: View::default(),
+            view: VisibleNamespaces::default(),
             head: 0,
             first: None,
             orphan: None,
@@ -65,8 +67,8 @@ impl Queue {
     pub(super) fn claimed(
         fabric: Arc<Fabric>,
         queue: DetachedQueue,
-        view: View,
-        place: Place,
+        view: VisibleNamespaces,
+        place: QueueAddress,
         worker: u16,
     ) -> Queue {
         let DetachedQueue { made, head, first, .. } = queue;
@@ -79,9 +81,9 @@ impl Queue {
     /// the queue's actions are kept.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
-    pub fn settle(&mut self, conn: ConnId) -> Result<(), Busy> {
-        let to = Place { worker: self.worker, conn, address: self.place.address };
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn settle(&mut self, conn: ConnId) -> Result<(), LockBusy> {
+        let to = QueueAddress { worker: self.worker, conn, address: self.place.address };
         let Queue { made, place, .. } = self;
         self.fabric.try_with(self.worker, |state| state.relocate(made, *place, to))?;
         self.place = to;
@@ -93,8 +95,8 @@ impl Queue {
     /// queue must be dropped then, which ends nothing.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
-    pub fn detach(&mut self) -> Result<u64, Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn detach(&mut self) -> Result<u64, LockBusy> {
         let Queue { head, first, place, .. } = *self;
         let queue = DetachedQueue { made: self.made.clone(), head, first, address: place.address };
         let number = self.fabric.try_with(self.worker, |state| state.detach(place, queue))?;
@@ -141,7 +143,7 @@ impl Queue {
     }
 
     /// Makes a fused compare that has moved along with its connection wait for its write.
-    pub(crate) fn expect_partner(&mut self, first: Io) {
+    pub(crate) fn expect_partner(&mut self, first: DeviceRequest) {
         self.first = Some(first);
     }
 
@@ -166,7 +168,7 @@ impl Queue {
             return;
         }
         self.made.fence.supersede();
-        let Made { link, id, has_left, .. } = &self.made;
+        let QueueParameters { link, id, has_left, .. } = &self.made;
         self.fabric.leave(link.cntlid, *id, self.place, has_left);
     }
 
@@ -181,13 +183,13 @@ impl Queue {
         self.view.generation
     }
 
-    /// Parses a submission, and returns the next step for it. After [`Step::Busy`] the submission
-    /// has to be repeated.
+    /// Parses a submission, and returns the next step for it. After [`SubmissionStep::Busy`] the
+    /// submission has to be repeated.
     #[inline]
-    pub fn begin(&mut self, entry: &Submission) -> Step {
+    pub fn begin(&mut self, entry: &Submission) -> SubmissionStep {
         self.made.link.hear();
         if self.made.id != 0 && self.refresh().is_err() {
-            return Step::Busy;
+            return SubmissionStep::Busy;
         }
         let step = match (self.made.id, entry.opcode) {
             (_, FABRICS_OPCODE) => self.begin_fabrics(entry),
@@ -196,72 +198,76 @@ impl Queue {
         };
         match self.pair(entry, step) {
             Ok(step) => step,
-            Err(status) => Step::Refused(self.refuse(entry, status)),
+            Err(status) => SubmissionStep::Refused(self.refuse(entry, status)),
         }
     }
 
     /// Takes the answer of a fused compare whose write did not come. To be called after each
     /// [`Queue::begin`]; the answer is sent before the result of that call.
-    pub fn orphan(&mut self) -> Option<Answer> {
+    pub fn orphan(&mut self) -> Option<CommandResult> {
         self.orphan.take()
     }
 
-    /// Carries out a command for which [`Queue::begin`] returned [`Step::Controller`]. Replaces the
-    /// contents of `out` by the data for the host.
+    /// Carries out a command for which [`Queue::begin`] returned [`SubmissionStep::Controller`].
+    /// Replaces the contents of `out` by the data for the host.
     pub fn execute(
         &mut self,
         entry: &Submission,
         payload: &[u8],
         now: Instant,
         out: &mut Vec<u8>,
-    ) -> Outcome {
+    ) -> ExecutionOutcome {
         out.clear();
         let cid = entry.cid.get();
         if self.made.id != 0 && entry.opcode == NvmOpcode::DATASET_MANAGEMENT.0 {
             // Not put off: its requests would begin amid the payload of a later command.
             if self.refresh().is_err() {
-                return Outcome::Done(Answer::error(cid, Status::INTERRUPTED));
+                return ExecutionOutcome::Done(CommandResult::error(cid, Status::INTERRUPTED));
             }
             return match self.discard(entry, payload) {
-                Ok(io) if self.ranges.is_empty() => Outcome::Done(Answer::ok(io.cid)),
-                Ok(io) => Outcome::Discard(io),
-                Err(status) => Outcome::Done(self.refuse(entry, status)),
+                Ok(io) if self.ranges.is_empty() => {
+                    ExecutionOutcome::Done(CommandResult::ok(io.cid))
+                }
+                Ok(io) => ExecutionOutcome::Discard(io),
+                Err(status) => ExecutionOutcome::Done(self.refuse(entry, status)),
             };
         }
         let queue = self.made.id;
         let chance = self.fabric.chance(entry);
-        let call = Call { entry, queue, payload, now, out, chance };
+        let call = ControllerCommand { entry, queue, payload, now, out, chance };
         match self.fabric.carry_out(self.made.link.cntlid, self.worker, call) {
-            Err(Busy) => Outcome::Busy,
-            Ok(Ok(Done::Result(result))) => Outcome::Done(Answer::with_result(cid, result)),
-            Ok(Ok(Done::Parked)) => Outcome::Parked,
-            Ok(Ok(Done::Closing)) => Outcome::Closing(Answer::ok(cid)),
+            Err(LockBusy) => ExecutionOutcome::Busy,
+            Ok(Ok(ControllerOutcome::Result(result))) => {
+                ExecutionOutcome::Done(CommandResult::with_result(cid, result))
+            }
+            Ok(Ok(ControllerOutcome::Parked)) => ExecutionOutcome::Parked,
+            Ok(Ok(ControllerOutcome::Closing)) => ExecutionOutcome::Closing(CommandResult::ok(cid)),
             Ok(Err(status)) => {
                 out.clear();
-                Outcome::Done(self.refuse(entry, status))
+                ExecutionOutcome::Done(self.refuse(entry, status))
             }
         }
     }
 
-    /// Returns the ranges of the last [`Outcome::Discard`], in blocks of 512 bytes.
+    /// Returns the ranges of the last [`ExecutionOutcome::Discard`], in blocks of 512 bytes.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
     /// Returns the answer to a command that has ended at a device with `status`.
     #[inline]
-    pub fn complete(&mut self, io: &Io, status: contract::Status) -> Answer {
+    pub fn complete(&mut self, io: &DeviceRequest, status: contract::Status) -> CommandResult {
         let status = self.status(io, status);
         match status.is_ok() {
             true => self.count(io),
             false => self.note_error(io, status),
         }
-        Answer::error(io.cid, status)
+        CommandResult::error(io.cid, status)
     }
 
     /// Counts a command that has failed, and adds it to the error log.
     #[cold]
-    fn note_error(&mut self, io: &Io, status: Status) {
+    fn note_error(&mut self, io: &DeviceRequest, status: Status) {
         if matches!(status.plain(), Status::READ_ERROR | Status::WRITE_FAULT) {
             self.made.counts.add_media_error();
         }
@@ -274,8 +280,12 @@ impl Queue {
     }
 
     /// Returns the answers to both halves of a fused operation, the compare's first (Base 3.4.2).
-    pub fn complete_fused(&mut self, io: &Io, status: contract::Status) -> [Answer; 2] {
-        let Fused::Second { first } = io.fused else {
+    pub fn complete_fused(
+        &mut self,
+        io: &DeviceRequest,
+        status: contract::Status,
+    ) -> [CommandResult; 2] {
+        let FusedPart::Second { first } = io.fused else {
             panic!("{io:?} is not the second of two");
         };
         let answer = self.complete(io, status);
@@ -283,12 +293,12 @@ impl Queue {
             Status::SUCCESS => (Status::SUCCESS, Status::SUCCESS),
             _ => (answer.status, Status::FAILED_FUSED),
         };
-        [Answer::error(first, compare), Answer::error(io.cid, write)]
+        [CommandResult::error(first, compare), CommandResult::error(io.cid, write)]
     }
 
     /// Returns the completion entry of an answer. To be called once for each command, when its
     /// completion is sent.
-    pub fn seal(&mut self, answer: Answer) -> Completion {
+    pub fn seal(&mut self, answer: CommandResult) -> Completion {
         if !self.made.flow_control {
             return answer.completion(0);
         }
@@ -297,7 +307,7 @@ impl Queue {
     }
 
     /// Returns the completion entry of the Connect that created the queue.
-    pub(super) fn seal_connect(&mut self, answer: Answer) -> Completion {
+    pub(super) fn seal_connect(&mut self, answer: CommandResult) -> Completion {
         match self.made.flow_control {
             true => self.seal(answer),
             // Agrees to work without flow control (Base 6.3).
@@ -305,7 +315,7 @@ impl Queue {
         }
     }
 
-    fn count(&self, io: &Io) {
+    fn count(&self, io: &DeviceRequest) {
         match io.command {
             Command::Read(range) if io.reply_bytes > 0 => self.made.counts.add_read(range.blocks),
             Command::Write { range, .. } | Command::CompareAndWrite(range) => {
@@ -316,16 +326,16 @@ impl Queue {
     }
 
     #[cold]
-    fn refuse(&self, entry: &Submission, status: Status) -> Answer {
+    fn refuse(&self, entry: &Submission, status: Status) -> CommandResult {
         let errors = &self.made.link.errors;
         match entry.opcode {
             FABRICS_OPCODE => errors.add_fabrics(self.made.id, entry, status),
             _ => errors.add(self.made.id, entry, status),
         }
-        Answer::error(entry.cid.get(), status)
+        CommandResult::error(entry.cid.get(), status)
     }
 
-    fn begin_fabrics(&mut self, entry: &Submission) -> Result<Step, Status> {
+    fn begin_fabrics(&mut self, entry: &Submission) -> Result<SubmissionStep, Status> {
         let kind = FabricsCommand::of(entry).kind;
         let proves =
             matches!(kind, FabricsKind::AUTHENTICATION_SEND | FabricsKind::AUTHENTICATION_RECEIVE);
@@ -344,7 +354,7 @@ impl Queue {
         controllers_own(entry, payload_bytes)
     }
 
-    fn begin_admin(&mut self, entry: &Submission) -> Result<Step, Status> {
+    fn begin_admin(&mut self, entry: &Submission) -> Result<SubmissionStep, Status> {
         self.check_proven()?;
         self.made.link.ready()?;
         let payload_bytes = match AdminOpcode(entry.opcode) {
@@ -353,7 +363,7 @@ impl Queue {
             | AdminOpcode::GET_FEATURES
             | AdminOpcode::ASYNC_EVENT_REQUEST
             | AdminOpcode::KEEP_ALIVE => 0,
-            AdminOpcode::ABORT if self.made.kind == Kind::Io => 0,
+            AdminOpcode::ABORT if self.made.kind == ControllerKind::Io => 0,
             AdminOpcode::SET_FEATURES => match Feature(entry.dword10.get() as u8) {
                 // Over fabrics it is part of Connect, whatever size the host says it has.
                 Feature::HOST_IDENTIFIER => return Err(Status::SEQUENCE_ERROR.dnr()),
@@ -365,21 +375,21 @@ impl Queue {
     }
 
     #[inline(always)]
-    fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
+    fn begin_io(&mut self, entry: &Submission) -> Result<SubmissionStep, Status> {
         self.check_proven()?;
         self.made.link.ready()?;
         match io::payload_of_controllers(entry) {
             Some(payload_bytes) => controllers_own(entry, payload_bytes),
             None => {
                 let through = self.made.link.writes_through();
-                Ok(Step::Device(io::parse(&self.view, entry, through)?))
+                Ok(SubmissionStep::Device(io::parse(&self.view, entry, through)?))
             }
         }
     }
 
     /// Fetches the queue's view of the namespaces anew if the controller's has changed.
     #[inline]
-    fn refresh(&mut self) -> Result<(), Busy> {
+    fn refresh(&mut self) -> Result<(), LockBusy> {
         match self.made.link.generation() == self.view.generation {
             true => Ok(()),
             false => self.fetch_view(),
@@ -387,7 +397,7 @@ impl Queue {
     }
 
     #[cold]
-    fn fetch_view(&mut self) -> Result<(), Busy> {
+    fn fetch_view(&mut self) -> Result<(), LockBusy> {
         self.view = self.fabric.view(self.made.link.cntlid, self.worker)?;
         Ok(())
     }
@@ -395,27 +405,27 @@ impl Queue {
     /// Checks whether a command that was admitted earlier would be admitted now.
     ///
     /// # Errors
-    /// Returns the status of the command if it would not be, or if another thread changes the fabric
-    /// at this instant: the host sends it again then.
-    pub fn permits(&mut self, io: &Io) -> Result<(), Status> {
+    /// Returns the status of the command if it would not be, or if another thread changes the
+    /// fabric at this instant: the host sends it again then.
+    pub fn permits(&mut self, io: &DeviceRequest) -> Result<(), Status> {
         self.made.link.ready()?;
-        self.refresh().map_err(|Busy| Status::INTERRUPTED)?;
+        self.refresh().map_err(|LockBusy| Status::INTERRUPTED)?;
         self.sees(io)
     }
 
     /// Checks whether the queue's present view of the namespaces admits a command of this kind.
-    fn sees(&self, io: &Io) -> Result<(), Status> {
+    fn sees(&self, io: &DeviceRequest) -> Result<(), Status> {
         let seen = self.view.find(io.nsid).filter(|seen| seen.namespace == io.namespace);
         let seen = seen.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         match io.command.kind() {
-            contract::Kind::Write => io::permit(seen.writes),
+            contract::IoKind::Write => io::permit(seen.writes),
             _ => io::permit(seen.reads),
         }
     }
 
-    /// Checks whether a read that has ended may be answered: its host may have lost the right. Other
-    /// changes do not concern it.
-    fn permits_answer(&mut self, io: &Io) -> Result<(), Status> {
+    /// Checks whether a read that has ended may be answered: its host may have lost the right.
+    /// Other changes do not concern it.
+    fn permits_answer(&mut self, io: &DeviceRequest) -> Result<(), Status> {
         match self.made.link.losses() == self.view.losses {
             true => self.sees(io),
             false => self.permits(io),
@@ -425,7 +435,7 @@ impl Queue {
     /// Returns the NVMe status of a command that has ended. A read is refused if its host has lost
     /// the right meanwhile. A command that was refused on its way to a device gets the reason.
     #[inline]
-    fn status(&mut self, io: &Io, status: contract::Status) -> Status {
+    fn status(&mut self, io: &DeviceRequest, status: contract::Status) -> Status {
         let told = match status {
             contract::Status::Ok if io.reply_bytes > 0 => self.permits_answer(io),
             contract::Status::Retry => self.permits(io),
@@ -449,14 +459,18 @@ impl Queue {
     /// Joins the halves of fused operations: adapts the step of a submission to a compare that
     /// waits for its write.
     #[inline(always)]
-    fn pair(&mut self, entry: &Submission, step: Result<Step, Status>) -> Result<Step, Status> {
+    fn pair(
+        &mut self,
+        entry: &Submission,
+        step: Result<SubmissionStep, Status>,
+    ) -> Result<SubmissionStep, Status> {
         match step {
             // Most commands are neither half of one.
             step if self.first.is_some() => self.pair_second(entry, step),
-            Ok(Step::Device(io)) if io.fused != Fused::None => match io.fused {
-                Fused::First => {
+            Ok(SubmissionStep::Device(io)) if io.fused != FusedPart::None => match io.fused {
+                FusedPart::First => {
                     self.first = Some(io);
-                    Ok(Step::Device(io))
+                    Ok(SubmissionStep::Device(io))
                 }
                 _ => Err(Status::MISSING_FUSED.dnr()),
             },
@@ -469,26 +483,29 @@ impl Queue {
     fn pair_second(
         &mut self,
         entry: &Submission,
-        step: Result<Step, Status>,
-    ) -> Result<Step, Status> {
+        step: Result<SubmissionStep, Status>,
+    ) -> Result<SubmissionStep, Status> {
         let first = self.first.take().expect("the caller looked");
         match step {
-            Ok(Step::Device(io))
+            Ok(SubmissionStep::Device(io))
                 if io::is_second(entry) && io.nsid == first.nsid && io.command == first.command =>
             {
-                Ok(Step::Device(Io { fused: Fused::Second { first: first.cid }, ..io }))
+                Ok(SubmissionStep::Device(DeviceRequest {
+                    fused: FusedPart::Second { first: first.cid },
+                    ..io
+                }))
             }
             step => {
                 let status = match io::is_second(entry) {
                     true => Status::FAILED_FUSED,
                     false => Status::MISSING_FUSED,
                 };
-                self.orphan = Some(Answer::error(first.cid, status.dnr()));
+                self.orphan = Some(CommandResult::error(first.cid, status.dnr()));
                 match step {
                     Ok(_) if io::is_second(entry) => Err(Status::INVALID_FIELD.dnr()),
-                    Ok(Step::Device(io)) if io.fused == Fused::First => {
+                    Ok(SubmissionStep::Device(io)) if io.fused == FusedPart::First => {
                         self.first = Some(io);
-                        Ok(Step::Device(io))
+                        Ok(SubmissionStep::Device(io))
                     }
                     step => step,
                 }
@@ -496,7 +513,7 @@ impl Queue {
         }
     }
 
-    fn discard(&mut self, entry: &Submission, payload: &[u8]) -> Result<Io, Status> {
+    fn discard(&mut self, entry: &Submission, payload: &[u8]) -> Result<DeviceRequest, Status> {
         self.ranges.clear();
         io::discard(&self.view, entry, payload, &mut self.ranges)
     }
@@ -518,12 +535,12 @@ fn withheld(told: Result<(), Status>) -> Option<Status> {
 }
 
 /// Admits a command of the controller itself, if its data pointer describes `payload_bytes`.
-fn controllers_own(entry: &Submission, payload_bytes: usize) -> Result<Step, Status> {
+fn controllers_own(entry: &Submission, payload_bytes: usize) -> Result<SubmissionStep, Status> {
     if payload_bytes > PAYLOAD_BYTES_MAX {
         return Err(Status::INVALID_FIELD.dnr());
     }
     if payload_bytes > 0 || entry.sends_data() {
         data::expect(entry, payload_bytes)?;
     }
-    Ok(Step::Controller { payload_bytes })
+    Ok(SubmissionStep::Controller { payload_bytes })
 }

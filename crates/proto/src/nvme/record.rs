@@ -4,18 +4,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use contract::{Failures, Fence, Instant};
+use contract::{AuthFailures, Fence, Instant};
 use wire::nvme::CommandId;
 
 use super::auth::transaction::{CHANCE_BYTES, Transaction};
-use super::binding::Place;
+use super::binding::QueueAddress;
 use super::config::{HostId, Nqn, PortId};
 use super::counts::Counts;
 use super::link::Link;
 
 /// The kind of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ControllerKind {
     /// An I/O controller, which gives a host access to namespaces.
     Io,
     /// A discovery controller, which lists for a host the subsystems that the host may connect to.
@@ -25,7 +25,7 @@ pub enum Kind {
 /// The two ends of a controller's association, and the port between them.
 #[derive(Clone, Debug)]
 pub(super) struct Association {
-    pub(super) kind: Kind,
+    pub(super) kind: ControllerKind,
     pub(super) subsystem: Nqn,
     pub(super) port: PortId,
     pub(super) host: Nqn,
@@ -41,13 +41,13 @@ pub(super) type SharedCounts = Arc<Counts>;
 /// The parameters of a queue as it was created, and the state that the queue shares with its
 /// controller.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct QueueParameters {
     pub(super) link: Arc<Link>,
     pub(super) counts: SharedCounts,
     /// The fence that counts the queue's data-changing requests at devices; superseded when the
     /// queue ends.
     pub(super) fence: Arc<Fence>,
-    pub(super) kind: Kind,
+    pub(super) kind: ControllerKind,
     pub(super) id: u16,
     pub(super) size: u16,
     pub(super) flow_control: bool,
@@ -58,10 +58,15 @@ pub(super) struct Made {
     pub(super) has_left: Arc<AtomicBool>,
 }
 
-impl Made {
+impl QueueParameters {
     /// Returns the controller's record of the queue, which need not be authenticated.
-    pub(super) fn record(&self, place: Place, transaction: Transaction, now: Instant) -> Record {
-        Record {
+    pub(super) fn record(
+        &self,
+        place: QueueAddress,
+        transaction: Transaction,
+        now: Instant,
+    ) -> QueueRecord {
+        QueueRecord {
             place,
             size: self.size,
             counts: Arc::clone(&self.counts),
@@ -80,7 +85,7 @@ impl Made {
 
 /// A host's message that begins an authentication, and whose processing is delayed.
 #[derive(Debug)]
-pub(super) struct PutOff {
+pub(super) struct DelayedNegotiation {
     pub(super) due: Instant,
     pub(super) message: Vec<u8>,
     pub(super) chance: [u8; CHANCE_BYTES],
@@ -88,15 +93,15 @@ pub(super) struct PutOff {
 
 /// An Authentication Receive command that waits for the controller's next message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingReceive {
     pub(super) cid: CommandId,
     pub(super) room: usize,
 }
 
 /// A controller's record of one of its queues: the queue's address, authentication and counters.
 #[derive(Debug)]
-pub(super) struct Record {
-    pub(super) place: Place,
+pub(super) struct QueueRecord {
+    pub(super) place: QueueAddress,
     pub(super) size: u16,
     pub(super) counts: SharedCounts,
     /// The fence that counts the queue's data-changing requests at devices.
@@ -112,14 +117,14 @@ pub(super) struct Record {
     pub(super) transaction: Transaction,
     /// The Authentication Receive command that waits for the controller's next message, if there is
     /// one.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<WaitingReceive>,
     /// A negotiation that is delayed because of earlier failures.
-    pub(super) put_off: Option<PutOff>,
+    pub(super) put_off: Option<DelayedNegotiation>,
     /// The time at which the host's last negotiation message was processed.
     pub(super) negotiated_at: Instant,
 }
 
-impl Record {
+impl QueueRecord {
     /// Returns when the authentication is overdue; `None` once it has succeeded, or if none is
     /// required.
     pub(super) fn proof_due(&self) -> Option<Instant> {
@@ -127,7 +132,7 @@ impl Record {
     }
 
     /// Counts a failure if the queue ends during its authentication: the computation was wasted.
-    pub(super) fn count_abandoned(&self, failures: &mut Failures) {
+    pub(super) fn count_abandoned(&self, failures: &mut AuthFailures) {
         if let Some(address) = self.place.address
             && self.transaction.is_under_way()
         {
@@ -141,7 +146,7 @@ impl Record {
     }
 
     /// Counts a failure if the transaction was refused.
-    pub(super) fn count_refusal(&self, failures: &mut Failures, now: Instant) {
+    pub(super) fn count_refusal(&self, failures: &mut AuthFailures, now: Instant) {
         if let Some(address) = self.place.address
             && self.transaction.is_refused()
         {

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use contract::Instant;
 use wire::nvme::ReservationKind;
 
-use super::binding::Place;
+use super::binding::QueueAddress;
 use super::config::{HostId, Nqn, PortId, Refusal};
 use super::controller::Controller;
-use super::counts::Sum;
-use super::record::Kind;
+use super::counts::QueueCounts;
+use super::record::ControllerKind;
 use super::reservation::{Registrant, Reservation};
 use super::state::State;
 
@@ -21,9 +21,9 @@ pub struct QueueInfo {
     /// The most commands that may be in flight.
     pub size: u16,
     /// The worker and the connection of the queue.
-    pub place: Place,
+    pub place: QueueAddress,
     /// The counts of the queue's reads and writes.
-    pub sum: Sum,
+    pub sum: QueueCounts,
 }
 
 /// A report on a controller: a host that is connected to a subsystem through a port.
@@ -32,7 +32,7 @@ pub struct ControllerInfo {
     /// The controller's identifier.
     pub cntlid: u16,
     /// The controller's kind: for I/O or for discovery.
-    pub kind: Kind,
+    pub kind: ControllerKind,
     /// The subsystem's name.
     pub subsystem: Nqn,
     /// The port through which the host has connected.
@@ -55,7 +55,7 @@ pub struct ControllerInfo {
 
 /// The reservation of a namespace, as it is stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserved {
+pub struct StoredReservation {
     /// The name of a subsystem that exports the namespace.
     pub subsystem: Nqn,
     /// The namespace's identifier in the subsystem.
@@ -74,7 +74,7 @@ pub struct Reserved {
 }
 
 /// Returns the reservation of each namespace that has or had one, with its registrants.
-pub(super) fn reservations(state: &State) -> Vec<Reserved> {
+pub(super) fn reservations(state: &State) -> Vec<StoredReservation> {
     let mut all = Vec::new();
     for served in state.inventory.subsystems() {
         for (nsid, attached) in &served.namespaces {
@@ -82,7 +82,14 @@ pub(super) fn reservations(state: &State) -> Vec<Reserved> {
             let Reservation { generation, registrants, held, persists } = own.clone();
             if generation != 0 || persists {
                 let (subsystem, nsid) = (served.nqn.clone(), *nsid);
-                all.push(Reserved { subsystem, nsid, generation, registrants, held, persists });
+                all.push(StoredReservation {
+                    subsystem,
+                    nsid,
+                    generation,
+                    registrants,
+                    held,
+                    persists,
+                });
             }
         }
     }
@@ -117,7 +124,7 @@ pub(super) fn controller_info(controller: &Controller) -> ControllerInfo {
 /// # Errors
 /// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
 /// inconsistent. Nothing of it is restored then.
-pub(super) fn restore(state: &mut State, kept: Reserved) -> Result<(), Refusal> {
+pub(super) fn restore(state: &mut State, kept: StoredReservation) -> Result<(), Refusal> {
     let most = state.inventory.limits().registrants_max;
     let reservation = Reservation {
         generation: kept.generation,

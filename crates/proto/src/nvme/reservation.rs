@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use wire::nvme::{ReservationKind, ReservationNoticeKind, Status};
 
 use super::config::{HostId, Nqn};
-use crate::takeover::{Reader, Unfit, Writer};
+use crate::takeover::{Reader, TakeoverRefusal, Writer};
 
 /// The most notices that may wait at a controller; beyond it the oldest is dropped (Base
 /// 5.16.1.24).
@@ -103,16 +103,16 @@ impl Reservation {
         key: u64,
         ignore: bool,
         most: usize,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         match self.key_of(host) {
-            Some(known) if known == key => return Ok(Change::default()),
+            Some(known) if known == key => return Ok(ReservationNotices::default()),
             Some(_) if ignore => return self.replace(host, None, key),
             Some(_) => return Err(Status::RESERVATION_CONFLICT.dnr()),
             None if self.registrants.len() >= most => return Err(Status::INTERNAL.dnr()),
             None => self.registrants.push((host.clone(), key)),
         }
         self.generation = self.generation.wrapping_add(1);
-        Ok(Change::default())
+        Ok(ReservationNotices::default())
     }
 
     /// Replaces the key of a registered host. Fails if the host's key is not `current`; `None`
@@ -122,12 +122,12 @@ impl Reservation {
         host: &Registrant,
         current: Option<u64>,
         key: u64,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         self.check_key(host, current)?;
         let own = self.registrants.iter_mut().find(|(known, _)| known == host);
         own.expect("its key was checked").1 = key;
         self.generation = self.generation.wrapping_add(1);
-        Ok(Change::default())
+        Ok(ReservationNotices::default())
     }
 
     /// Removes a registration, and the reservation if the host held it alone or was the last
@@ -136,7 +136,7 @@ impl Reservation {
         &mut self,
         host: &Registrant,
         current: Option<u64>,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         self.check_key(host, current)?;
         let held = self.held.clone();
         let was_holder = self.is_holder(host);
@@ -145,13 +145,13 @@ impl Reservation {
         match held {
             Some((kind, Some(_))) if was_holder => {
                 self.held = None;
-                Ok(Change::released(kind, self.others(host)))
+                Ok(ReservationNotices::released(kind, self.others(host)))
             }
             Some((_, None)) if self.registrants.is_empty() => {
                 self.held = None;
-                Ok(Change::default())
+                Ok(ReservationNotices::default())
             }
-            _ => Ok(Change::default()),
+            _ => Ok(ReservationNotices::default()),
         }
     }
 
@@ -161,13 +161,15 @@ impl Reservation {
         &mut self,
         host: &Registrant,
         kind: ReservationKind,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         match &self.held {
             None => {
                 self.hold(host, kind);
-                Ok(Change::default())
+                Ok(ReservationNotices::default())
             }
-            Some((held, _)) if *held == kind && self.is_holder(host) => Ok(Change::default()),
+            Some((held, _)) if *held == kind && self.is_holder(host) => {
+                Ok(ReservationNotices::default())
+            }
             Some(_) => Err(Status::RESERVATION_CONFLICT.dnr()),
         }
     }
@@ -181,7 +183,7 @@ impl Reservation {
         host: &Registrant,
         key: u64,
         kind: ReservationKind,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         let held = self.held.clone();
         let everybody = matches!(held, Some((_, None))) && key == 0;
         let of_holder = match &held {
@@ -218,7 +220,7 @@ impl Reservation {
             Some((_, None)) if self.registrants.is_empty() => self.held = None,
             _ => {}
         }
-        Ok(Change { notices: all })
+        Ok(ReservationNotices { notices: all })
     }
 
     /// Releases the reservation if the host holds it, and else does nothing. Fails if the host
@@ -227,26 +229,28 @@ impl Reservation {
         &mut self,
         host: &Registrant,
         kind: ReservationKind,
-    ) -> Result<Change, Status> {
+    ) -> Result<ReservationNotices, Status> {
         match &self.held {
             Some((held, _)) if self.is_holder(host) => {
                 if *held != kind {
                     return Err(Status::INVALID_FIELD.dnr());
                 }
                 self.held = None;
-                Ok(Change::released(kind, self.others(host)))
+                Ok(ReservationNotices::released(kind, self.others(host)))
             }
-            _ => Ok(Change::default()),
+            _ => Ok(ReservationNotices::default()),
         }
     }
 
     /// Removes the reservation and all registrations.
-    pub(super) fn clear(&mut self, host: &Registrant) -> Change {
+    pub(super) fn clear(&mut self, host: &Registrant) -> ReservationNotices {
         let others = self.others(host);
         self.held = None;
         self.registrants.clear();
         self.generation = self.generation.wrapping_add(1);
-        Change { notices: notices(ReservationNoticeKind::PREEMPTED, others.into_iter()) }
+        ReservationNotices {
+            notices: notices(ReservationNoticeKind::PREEMPTED, others.into_iter()),
+        }
     }
 
     fn hold(&mut self, host: &Registrant, kind: ReservationKind) {
@@ -273,19 +277,21 @@ impl Reservation {
 
 /// The notices that a change of a reservation causes, each for one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ReservationNotices {
     pub(super) notices: Vec<(ReservationNoticeKind, Registrant)>,
 }
 
-impl Change {
+impl ReservationNotices {
     /// Returns the notices of a release: one for each of `others` if the released kind gave rights
     /// to all registrants, else none.
-    fn released(kind: ReservationKind, others: Vec<Registrant>) -> Change {
+    fn released(kind: ReservationKind, others: Vec<Registrant>) -> ReservationNotices {
         match kind {
             ReservationKind::WRITE_EXCLUSIVE | ReservationKind::EXCLUSIVE_ACCESS => {
-                Change::default()
+                ReservationNotices::default()
             }
-            _ => Change { notices: notices(ReservationNoticeKind::RELEASED, others.into_iter()) },
+            _ => ReservationNotices {
+                notices: notices(ReservationNoticeKind::RELEASED, others.into_iter()),
+            },
         }
     }
 }
@@ -309,7 +315,7 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Encodes the notices for another process: the total number (8 bytes), then the waiting ones.
-    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), TakeoverRefusal> {
         to.put(self.count.to_le_bytes());
         to.count(self.waiting.len())?;
         for (number, kind, nsid) in &self.waiting {
@@ -321,14 +327,14 @@ impl Notices {
     }
 
     /// Decodes notices from another process.
-    pub(super) fn take(input: &mut Reader<'_>) -> Result<Notices, Unfit> {
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<Notices, TakeoverRefusal> {
         let (count, waiting) = (input.u64()?, input.count(8 + 1 + 4)?);
         if waiting > NOTICES_MAX || count > u64::MAX / 2 {
-            return Err(Unfit::Value("reservation notices"));
+            return Err(TakeoverRefusal::Value("reservation notices"));
         }
         let waiting = (0..waiting)
             .map(|_| Ok((input.u64()?, ReservationNoticeKind(input.u8()?), input.u32()?)))
-            .collect::<Result<_, Unfit>>()?;
+            .collect::<Result<_, TakeoverRefusal>>()?;
         Ok(Notices { count, waiting })
     }
 

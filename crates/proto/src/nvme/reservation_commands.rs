@@ -9,13 +9,13 @@ use wire::nvme::{
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::call::{Call, Done};
+use super::call::{ControllerCommand, ControllerOutcome};
 use super::config::Nqn;
 use super::controller::Controller;
 use super::data;
 use super::fences::Withdrawal;
-use super::inventory::Attached;
-use super::reservation::{Change, Registrant, Reservation};
+use super::inventory::AttachedNamespace;
+use super::reservation::{Registrant, Reservation, ReservationNotices};
 use super::state::{State, path_status};
 
 /// The bit "Ignore Existing Key" in dword 10 of the reservation commands.
@@ -25,7 +25,11 @@ const IGNORE_KEY: u32 = 1 << 3;
 const CONFLICT: Status = Status::RESERVATION_CONFLICT.dnr();
 
 /// Carries out Reservation Register (Base 7.3).
-pub(super) fn register(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn register(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let (keys, _) = ReservationRegister::read_from_prefix(call.payload)
         .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
     let dword10 = call.entry.dword10.get();
@@ -51,7 +55,11 @@ pub(super) fn register(state: &mut State, cntlid: u16, call: &mut Call) -> Resul
 }
 
 /// Carries out Reservation Acquire (Base 7.2).
-pub(super) fn acquire(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn acquire(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let (keys, _) = ReservationAcquire::read_from_prefix(call.payload)
         .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
     let dword10 = call.entry.dword10.get();
@@ -74,7 +82,11 @@ pub(super) fn acquire(state: &mut State, cntlid: u16, call: &mut Call) -> Result
 }
 
 /// Carries out Reservation Release (Base 7.4).
-pub(super) fn release(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn release(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     let (keys, _) = ReservationRelease::read_from_prefix(call.payload)
         .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
     let dword10 = call.entry.dword10.get();
@@ -97,7 +109,11 @@ pub(super) fn release(state: &mut State, cntlid: u16, call: &mut Call) -> Result
 
 /// Carries out Reservation Report (Base 7.5) in its extended form, which 128-bit host
 /// identifiers need.
-pub(super) fn report(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+pub(super) fn report(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut ControllerCommand,
+) -> Result<ControllerOutcome, Status> {
     if call.entry.dword11.get() & 1 == 0 {
         return Err(Status::HOST_ID_FORMAT.dnr());
     }
@@ -115,7 +131,7 @@ pub(super) fn report(state: &mut State, cntlid: u16, call: &mut Call) -> Result<
     let report = report_of(state.reservations.find(attached.config.id).unwrap_or(&none));
     call.out.extend_from_slice(&report[..report.len().min(bytes as usize)]);
     call.out.resize(bytes as usize, 0);
-    Ok(Done::Result(0))
+    Ok(ControllerOutcome::Result(0))
 }
 
 /// Changes the reservation of the namespace that a command names, and notifies the hosts concerned.
@@ -124,10 +140,10 @@ pub(super) fn report(state: &mut State, cntlid: u16, call: &mut Call) -> Result<
 fn change_reservation(
     state: &mut State,
     cntlid: u16,
-    call: &Call,
+    call: &ControllerCommand,
     aborts: bool,
-    change: impl FnOnce(&mut Reservation, &Registrant) -> Result<Change, Status>,
-) -> Result<Done, Status> {
+    change: impl FnOnce(&mut Reservation, &Registrant) -> Result<ReservationNotices, Status>,
+) -> Result<ControllerOutcome, Status> {
     check_unkept(state, cntlid, call)?;
     let nsid = call.entry.nsid.get();
     let controller = state.controllers.get(cntlid)?;
@@ -171,7 +187,11 @@ fn change_reservation(
 
 /// Checks that a command may wait until a reservation is stored. At most as many commands of a
 /// queue may wait as the queue has entries, whatever its host sends.
-pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<(), Status> {
+pub(super) fn check_unkept(
+    state: &State,
+    cntlid: u16,
+    call: &ControllerCommand,
+) -> Result<(), Status> {
     let controller = state.controllers.get(cntlid)?;
     let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
     match state.reservations.waiting_at(record.place) < usize::from(record.size) {
@@ -186,25 +206,27 @@ pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<()
 pub(super) fn await_change(
     state: &mut State,
     cntlid: u16,
-    call: &Call,
+    call: &ControllerCommand,
     persists: bool,
     withdrawal: Withdrawal,
-) -> Result<Done, Status> {
+) -> Result<ControllerOutcome, Status> {
     let controller = state.controllers.get(cntlid)?;
-    let Some(record) = controller.queues.get(&call.queue) else { return Ok(Done::Result(0)) };
+    let Some(record) = controller.queues.get(&call.queue) else {
+        return Ok(ControllerOutcome::Result(0));
+    };
     let to = (record.place, call.entry.cid.get());
     match state.reservations.park(persists, withdrawal, to) {
-        true => Ok(Done::Parked),
-        false => Ok(Done::Result(0)),
+        true => Ok(ControllerOutcome::Parked),
+        false => Ok(ControllerOutcome::Result(0)),
     }
 }
 
 /// Sends the notices of a change to the controllers of the notified hosts, unless the namespace was
 /// hidden from a host since it registered.
-fn notify(state: &mut State, nqn: &Nqn, nsid: u32, change: &Change) {
+fn notify(state: &mut State, nqn: &Nqn, nsid: u32, change: &ReservationNotices) {
     let State { controllers, inventory, mail, .. } = state;
     let namespace = inventory.subsystem(nqn).and_then(|served| served.namespaces.get(&nsid));
-    let Some(Attached { config }) = namespace else { return };
+    let Some(AttachedNamespace { config }) = namespace else { return };
     let sees = |own: &&mut Controller| {
         own.association.subsystem == *nqn && config.hosts.contain(&own.association.host)
     };

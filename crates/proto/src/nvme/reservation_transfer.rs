@@ -16,7 +16,7 @@ use super::config::HostId;
 use super::exported::take_host;
 use super::reservation::{Registrant, Reservation};
 use super::reservations::Reservations;
-use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
+use crate::takeover::{BODY_BYTES_MAX, Reader, TakeoverRefusal, Writer};
 
 const MAGIC: [u8; 8] = *b"nffabric";
 
@@ -31,8 +31,8 @@ const REGISTRANT_BYTES: usize = 4 + 16 + 8;
 /// Encodes all reservations for another process.
 ///
 /// # Errors
-/// Returns an [`Unfit`] if they are too large.
-pub(super) fn encode(reservations: &Reservations) -> Result<Vec<u8>, Unfit> {
+/// Returns a [`TakeoverRefusal`] if they are too large.
+pub(super) fn encode(reservations: &Reservations) -> Result<Vec<u8>, TakeoverRefusal> {
     let mut to = Writer::begin(MAGIC);
     let all = reservations.iter();
     to.count(all.len())?;
@@ -43,23 +43,28 @@ pub(super) fn encode(reservations: &Reservations) -> Result<Vec<u8>, Unfit> {
 /// Decodes reservations with at most this many registrants each.
 ///
 /// # Errors
-/// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or inconsistent.
+/// Returns a [`TakeoverRefusal`] if the bytes are foreign, of another version, truncated, or
+/// inconsistent.
 pub(super) fn decode(
     bytes: &[u8],
     most: usize,
-) -> Result<BTreeMap<NamespaceId, Reservation>, Unfit> {
+) -> Result<BTreeMap<NamespaceId, Reservation>, TakeoverRefusal> {
     let input = &mut Reader::open(bytes, MAGIC)?;
     let mut all = BTreeMap::new();
     for _ in 0..input.count(RESERVATION_BYTES)? {
         let (id, own) = take_reservation(input)?;
         if !own.is_sound(most) || all.insert(id, own).is_some() {
-            return Err(Unfit::Value("reservation"));
+            return Err(TakeoverRefusal::Value("reservation"));
         }
     }
-    if input.0.is_empty() { Ok(all) } else { Err(Unfit::Length) }
+    if input.0.is_empty() { Ok(all) } else { Err(TakeoverRefusal::Length) }
 }
 
-fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Result<(), Unfit> {
+fn put_reservation(
+    to: &mut Writer,
+    id: NamespaceId,
+    own: &Reservation,
+) -> Result<(), TakeoverRefusal> {
     to.put(id.0.to_le_bytes());
     to.put(own.generation.to_le_bytes());
     to.flag(own.persists);
@@ -78,7 +83,7 @@ fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Resul
     Ok(())
 }
 
-fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation), Unfit> {
+fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation), TakeoverRefusal> {
     let (id, generation) = (NamespaceId(input.u16()?), input.u32()?);
     let persists = input.flag("reservation")?;
     let mut registrants = Vec::new();
@@ -91,6 +96,6 @@ fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation)
     let held = (kind != 0).then_some((ReservationKind(kind), holder));
     match place == ALL || (place as usize) < registrants.len() && kind != 0 {
         true => Ok((id, Reservation { generation, registrants, held, persists })),
-        false => Err(Unfit::Value("reservation")),
+        false => Err(TakeoverRefusal::Value("reservation")),
     }
 }

@@ -6,21 +6,21 @@ use alloc::vec::Vec;
 use contract::NamespaceId;
 use wire::nvme::{CommandId, Status};
 
-use super::binding::{Answer, Place};
+use super::binding::{CommandResult, QueueAddress};
 use super::fences::Withdrawal;
-use super::mail::Mail;
+use super::mail::PendingActions;
 use super::reservation::Reservation;
 
 /// A command that changed a reservation and is not answered yet.
 #[derive(Debug)]
-struct Unanswered {
+struct UnansweredCommand {
     /// The number of the change that has to be stored first; `None` once it is stored or if it need
     /// not be.
     change: Option<u64>,
     /// The requests at devices that have to end first.
     withdrawal: Withdrawal,
     /// The destination of the answer; `None` once the connection is gone.
-    to: Option<(Place, CommandId)>,
+    to: Option<(QueueAddress, CommandId)>,
 }
 
 /// The reservations of a fabric, and the commands that wait for a change of them.
@@ -37,7 +37,7 @@ pub(super) struct Reservations {
     /// Commands that changed a reservation and wait for their answer. A command is answered once
     /// its change is stored (if it persists) and no request that it forbids is at a device. A queue
     /// has at most as many such commands as entries.
-    unanswered: Vec<Unanswered>,
+    unanswered: Vec<UnansweredCommand>,
 }
 
 impl Reservations {
@@ -97,13 +97,13 @@ impl Reservations {
 
     /// Answers the commands whose changes, up to number `change`, were stored; with an error if
     /// storing has failed (`is_good` is `false`).
-    pub(super) fn stored(&mut self, change: u64, is_good: bool, mail: &mut Mail) {
+    pub(super) fn stored(&mut self, change: u64, is_good: bool, mail: &mut PendingActions) {
         for one in &mut self.unanswered {
             if one.change.take_if(|at| *at <= change).is_some()
                 && !is_good
                 && let Some((place, cid)) = one.to.take()
             {
-                mail.complete(place, Answer::error(cid, Status::INTERNAL), Vec::new());
+                mail.complete(place, CommandResult::error(cid, Status::INTERNAL), Vec::new());
             }
         }
         self.settle(mail);
@@ -116,23 +116,23 @@ impl Reservations {
         &mut self,
         persists: bool,
         mut withdrawal: Withdrawal,
-        to: (Place, CommandId),
+        to: (QueueAddress, CommandId),
     ) -> bool {
         let change = (self.is_stored && persists).then_some(self.changes);
         let waits = !withdrawal.is_over() || change.is_some();
         if waits {
-            self.unanswered.push(Unanswered { change, withdrawal, to: Some(to) });
+            self.unanswered.push(UnansweredCommand { change, withdrawal, to: Some(to) });
         }
         waits
     }
 
     /// Answers the commands whose changes are stored, or need no storing, and for which no
     /// preempted request is at a device any more.
-    pub(super) fn settle(&mut self, mail: &mut Mail) {
+    pub(super) fn settle(&mut self, mail: &mut PendingActions) {
         self.unanswered.retain_mut(|one| {
             let is_settled = one.withdrawal.is_over() && one.change.is_none();
             if is_settled && let Some((place, cid)) = one.to {
-                mail.complete(place, Answer::ok(cid), Vec::new());
+                mail.complete(place, CommandResult::ok(cid), Vec::new());
             }
             !is_settled
         });
@@ -144,20 +144,20 @@ impl Reservations {
     }
 
     /// Returns the number of waiting commands of the connection at this place.
-    pub(super) fn waiting_at(&self, place: Place) -> usize {
+    pub(super) fn waiting_at(&self, place: QueueAddress) -> usize {
         let places = self.unanswered.iter().filter_map(|one| one.to);
         places.filter(|(at, _)| *at == place).count()
     }
 
     /// Drops the destinations of answers to a closed connection.
-    pub(super) fn forget(&mut self, place: Place) {
+    pub(super) fn forget(&mut self, place: QueueAddress) {
         for waiting in &mut self.unanswered {
             waiting.to.take_if(|(at, _)| *at == place);
         }
     }
 
     /// Redirects the answers for the connection at place `from` to the one at `to`.
-    pub(super) fn relocate(&mut self, from: Place, to: Place) {
+    pub(super) fn relocate(&mut self, from: QueueAddress, to: QueueAddress) {
         let waiting = self.unanswered.iter_mut().filter_map(|one| one.to.as_mut());
         waiting.filter(|(at, _)| *at == from).for_each(|(at, _)| *at = to);
     }

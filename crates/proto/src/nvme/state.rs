@@ -9,18 +9,18 @@ use contract::Instant;
 use wire::nvme::{AnaState, Event, Status};
 
 use super::auth_jobs::AuthJobs;
-use super::binding::{CloseReason, Place};
+use super::binding::{CloseReason, QueueAddress};
 use super::config::{Config, Hosts, Nqn, PortId, Refusal};
 use super::controller::Controller;
 use super::controllers::Controllers;
-use super::counts::Sum;
-use super::fences::{Families, Withdrawal};
+use super::counts::QueueCounts;
+use super::fences::{HostFences, Withdrawal};
 use super::generations::Generations;
-use super::inventory::{Attached, Inventory};
-use super::link::{Seen, View};
-use super::mail::Mail;
+use super::inventory::{AttachedNamespace, Inventory};
+use super::link::{VisibleNamespace, VisibleNamespaces};
+use super::mail::PendingActions;
 use super::migration::{DetachedQueue, Migrations, moving_place};
-use super::record::{Association, Made};
+use super::record::{Association, QueueParameters};
 use super::reservation::{Registrant, Reservation};
 use super::reservations::Reservations;
 
@@ -29,14 +29,15 @@ use super::reservations::Reservations;
 pub(super) struct State {
     pub(super) inventory: Inventory,
     pub(super) controllers: Controllers,
-    /// The [`Kin`](contract::Kin) of each host at each subsystem, which the host's queues share.
-    pub(super) families: Families,
+    /// The [`FenceGroup`](contract::FenceGroup) of each host at each subsystem, which the host's
+    /// queues share.
+    pub(super) families: HostFences,
     pub(super) auth: AuthJobs,
     pub(super) reservations: Reservations,
     /// The requests of hosts whose rights operators have reduced since the last
     /// [`Fabric::take_withdrawal`](super::Fabric::take_withdrawal).
     lost: Withdrawal,
-    pub(super) mail: Mail,
+    pub(super) mail: PendingActions,
     pub(super) migrations: Migrations,
     pub(super) generations: Generations,
     /// The time at which the fabric was created.
@@ -55,11 +56,11 @@ impl State {
         Ok(State {
             inventory: Inventory::new(config)?,
             controllers: Controllers::new(),
-            families: Families::default(),
+            families: HostFences::default(),
             auth: AuthJobs::new(),
             reservations: Reservations::default(),
             lost: Withdrawal::default(),
-            mail: Mail::new(config.workers),
+            mail: PendingActions::new(config.workers),
             migrations: Migrations::default(),
             generations: Generations::default(),
             started,
@@ -67,21 +68,23 @@ impl State {
     }
 
     /// Returns the namespaces that a controller may reach now, with what each permits.
-    pub(super) fn view(&self, cntlid: u16) -> View {
-        let Some(controller) = self.controllers.find(cntlid) else { return View::default() };
+    pub(super) fn view(&self, cntlid: u16) -> VisibleNamespaces {
+        let Some(controller) = self.controllers.find(cntlid) else {
+            return VisibleNamespaces::default();
+        };
         let association = &controller.association;
         let (generation, losses) = (controller.link.generation(), controller.link.losses());
         let tenant = self.inventory.host(&association.host).and_then(|host| host.tenant);
         let Some(subsystem) = self.inventory.subsystem(&association.subsystem) else {
-            return View { generation, losses, ..View::default() };
+            return VisibleNamespaces { generation, losses, ..VisibleNamespaces::default() };
         };
         let registrant = controller.registrant();
-        let seen = |(nsid, attached): (u32, &Attached)| {
+        let seen = |(nsid, attached): (u32, &AttachedNamespace)| {
             let (state, _) = subsystem.access(association.port, attached.config.ana_group);
             let reservation = self.reservations.find(attached.config.id);
             let (reads, writes, flushes) = statuses(attached, reservation, &registrant);
             let path = path_status(state);
-            Seen {
+            VisibleNamespace {
                 nsid,
                 namespace: attached.config.id,
                 tenant: attached.config.tenant.or(tenant).or(subsystem.tenant),
@@ -96,7 +99,7 @@ impl State {
         let all = self.inventory.namespaces_of(association);
         let known = all.filter(|(nsid, _)| !unknown.contains(nsid));
         let namespaces = known.map(seen).collect();
-        View { generation, losses, namespaces }
+        VisibleNamespaces { generation, losses, namespaces }
     }
 
     /// Ends a controller and its connections.
@@ -143,14 +146,14 @@ impl State {
 
     /// Returns the counts of reads and writes of a host at a subsystem since the creation of the
     /// fabric.
-    pub(super) fn sum_of(&self, association: &Association) -> Sum {
+    pub(super) fn sum_of(&self, association: &Association) -> QueueCounts {
         let mut sum = self.inventory.retired_of(association);
         sum.add(self.controllers.sum_of(&association.subsystem, &association.host));
         sum
     }
 
     /// Ends the queue of a connection that has ended. An admin queue takes its controller with it.
-    pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
+    pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: QueueAddress) {
         self.mail.forget(place);
         self.auth.forget(place);
         self.reservations.forget(place);
@@ -234,8 +237,8 @@ impl State {
         reservations.retain(|id| inventory.is_exported(id))
     }
 
-    /// Drops the reservations of namespaces that no subsystem exports any more, and counts that as a
-    /// change. Otherwise a stored one would come back with a namespace of the same identifiers.
+    /// Drops the reservations of namespaces that no subsystem exports any more, and counts that as
+    /// a change. Otherwise a stored one would come back with a namespace of the same identifiers.
     pub(super) fn end_reservations(&mut self) {
         if self.forget_reservations() {
             self.reservations.count_change();
@@ -306,7 +309,7 @@ impl State {
 
     /// Detaches a queue from its worker; returns the number by which another worker
     /// [claims](State::claim) it.
-    pub(super) fn detach(&mut self, from: Place, queue: DetachedQueue) -> u64 {
+    pub(super) fn detach(&mut self, from: QueueAddress, queue: DetachedQueue) -> u64 {
         let number = self.migrations.next();
         self.relocate(&queue.made, from, moving_place(number, queue.address));
         self.migrations.put(number, queue);
@@ -316,7 +319,7 @@ impl State {
     /// Removes the moving queue with this number from the list of moving queues, and returns the
     /// queue with its host's view of the namespaces; `None` if there is none. The queue keeps the
     /// address of a moving queue until it is [relocated](State::relocate).
-    pub(super) fn claim(&mut self, number: u64) -> Option<(DetachedQueue, View)> {
+    pub(super) fn claim(&mut self, number: u64) -> Option<(DetachedQueue, VisibleNamespaces)> {
         let queue = self.migrations.remove(number)?;
         let view = self.view(queue.made.link.cntlid);
         Some((queue, view))
@@ -331,7 +334,12 @@ impl State {
 
     /// Replaces the address of a queue (its worker and connection) in all parts of the state that
     /// refer to it.
-    pub(super) fn relocate(&mut self, made: &Made, from: Place, to: Place) {
+    pub(super) fn relocate(
+        &mut self,
+        made: &QueueParameters,
+        from: QueueAddress,
+        to: QueueAddress,
+    ) {
         self.controllers.relocate(made.link.cntlid, made.id, from, to);
         self.auth.relocate(from, to);
         self.reservations.relocate(from, to);
@@ -342,7 +350,7 @@ impl State {
 /// Returns the statuses for reads, writes and flushes under the reservation and the write
 /// protection. For reservations a flush is a write; for write protection it is not.
 fn statuses(
-    attached: &Attached,
+    attached: &AttachedNamespace,
     reservation: Option<&Reservation>,
     registrant: &Registrant,
 ) -> (Status, Status, Status) {

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use contract::{
-    Command, ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, Movable, Opening,
-    PskMark, Reply, Request, Session, Slot, Speaks, Status, Tag, TenantId,
+    Command, CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant,
+    MigratableSession, ProtocolError, PskMark, Reply, Request, RevocablePermissions, Session,
+    SessionEvent, Slot, Status, Tag, TenantId, UnsolicitedOutput,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -18,14 +19,18 @@ use wire::nvme_tcp::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::encode::{self, Outbox, Style};
-use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
+use super::encode::{self, Outbox, PduFormat};
+use super::framer::{
+    Digests, Framer, HEADER_BYTES_MAX, OffendingHeader, PduHeader, PduKind, PduPart, PduViolation,
+};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, WorkerFabric};
 use crate::nvme::psk::TlsIdentity;
-use crate::nvme::{Answer, Busy, Fused, Io, PortId, Queue, Step};
+use crate::nvme::{
+    CommandResult, DeviceRequest, FusedPart, LockBusy, PortId, Queue, SubmissionStep,
+};
 
-use exchanges::{Data, Exchange, Exchanges, Own};
-use own::Executed;
+use exchanges::{DataTarget, Exchange, Exchanges, OwnCommand};
+use own::RunProgress;
 
 mod exchanges;
 mod fused;
@@ -33,11 +38,11 @@ mod own;
 mod packed;
 
 /// The PDUs that a host may send, with the sizes of their headers and the most data of each.
-const FROM_HOSTS: &[Kind] = &[
-    Kind::with_data(PduType::COMMAND, 72, CAPSULE_DATA_BYTES_MAX),
-    Kind::with_data(PduType::HOST_DATA, 24, DATA_BYTES_MAX),
-    Kind::plain(PduType::INIT_REQUEST, 128, 0),
-    Kind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
+const FROM_HOSTS: &[PduKind] = &[
+    PduKind::with_data(PduType::COMMAND, 72, CAPSULE_DATA_BYTES_MAX),
+    PduKind::with_data(PduType::HOST_DATA, 24, DATA_BYTES_MAX),
+    PduKind::plain(PduType::INIT_REQUEST, 128, 0),
+    PduKind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
 /// The peer of a connection, and the port (listener) by which it came.
@@ -63,7 +68,7 @@ impl Peer {
 
 /// The queue of a migrated session, until its controller knows the session's new connection.
 #[derive(Debug, Default)]
-struct Arriving {
+struct MigratedQueue {
     /// The number under which the queue arrives; `None` once it is claimed, or without a queue.
     number: Option<u64>,
     /// `true` if the queue comes from another process.
@@ -72,9 +77,10 @@ struct Arriving {
     is_unsettled: bool,
 }
 
-/// A command that waits until its queue can fetch a view, because another thread changes the fabric.
+/// A command that waits until its queue can fetch a view, because another thread changes the
+/// fabric.
 #[derive(Debug)]
-struct Blocked {
+struct BlockedCommand {
     common: CommonHeader,
     entry: Submission,
     data_bytes: usize,
@@ -82,14 +88,14 @@ struct Blocked {
 
 /// The tenant that the session has announced to the worker for its last request.
 #[derive(Debug, Default)]
-struct Charged {
+struct ChargedTenant {
     /// The tenant; `None` means the connection's tenant.
     tenant: Option<TenantId>,
     /// The queue's [`generation`](Queue::generation) when the tenant was announced.
     generation: u64,
 }
 
-impl Charged {
+impl ChargedTenant {
     /// Notes the tenant of the next request, and returns `true` if it has to be announced. Since
     /// tenants' numbers may be reused, the tenant is announced again after any change of the
     /// controller.
@@ -97,24 +103,24 @@ impl Charged {
         if tenant == self.tenant && (tenant.is_none() || generation == self.generation) {
             return false;
         }
-        *self = Charged { tenant, generation };
+        *self = ChargedTenant { tenant, generation };
         true
     }
 }
 
-/// Commands of the controller itself that wait for [`Speaks::attend`].
+/// Commands of the controller itself that wait for [`UnsolicitedOutput::attend`].
 #[derive(Debug, Default)]
 struct OwnCommands {
     /// Commands with complete payloads, oldest first. Commands that are [held
-    /// back](crate::nvme::Held) in an upgrade wait here.
-    ready: VecDeque<Own>,
+    /// back](crate::nvme::HeldCommands) in an upgrade wait here.
+    ready: VecDeque<OwnCommand>,
     /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
     /// authentication. The session sends it when no data-changing request of the queue is at a
     /// device.
-    parting: Option<(Answer, Vec<u8>)>,
-    /// The command that blocks further input. [`Speaks::attend`] carries it out when the fabric is
-    /// free.
-    blocked: Option<Box<Blocked>>,
+    parting: Option<(CommandResult, Vec<u8>)>,
+    /// The command that blocks further input. [`UnsolicitedOutput::attend`] carries it out when the
+    /// fabric is free.
+    blocked: Option<Box<BlockedCommand>>,
 }
 
 /// The controller's end of NVMe over TCP on one connection.
@@ -124,25 +130,26 @@ pub struct ControllerSession {
     peer: Peer,
     phase: Phase,
     framer: Framer,
-    style: Style,
+    style: PduFormat,
     /// The connection's queue; `None` before a successful Connect.
     queue: Option<Queue>,
-    arriving: Arriving,
+    arriving: MigratedQueue,
     /// `true` if the host has disabled flow control of its submission queue. Data may then report
     /// that its command succeeded (section 3.6.2.9).
     says_success: bool,
-    charged: Charged,
+    charged: ChargedTenant,
     /// The epoch of the queue's fence under which the current command is permitted.
     as_of: u32,
     /// The destination of the data of the PDU whose header came last.
-    data: Data,
+    data: DataTarget,
     exchanges: Exchanges,
     /// Events without bytes of their own, oldest first, which the next calls of
     /// [`Session::next_event`] return.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingEvent>,
     own: OwnCommands,
-    /// The reason to end the connection, which [`Speaks::attend`] reports; `None` while it goes on.
-    goodbye: Option<Fatal>,
+    /// The reason to end the connection, which [`UnsolicitedOutput::attend`] reports; `None` while
+    /// it goes on.
+    goodbye: Option<ProtocolError>,
     outbox: Outbox,
 }
 
@@ -158,7 +165,7 @@ enum Phase {
 
 /// An event that waits for the next call of [`Session::next_event`].
 #[derive(Clone, Debug)]
-enum Pending {
+enum PendingEvent {
     Own,
     Fenced(Arc<Fence>),
     Attached(Option<TenantId>),
@@ -175,13 +182,13 @@ impl ControllerSession {
             peer: Peer::new(port, conn),
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
-            style: Style::PLAIN,
+            style: PduFormat::PLAIN,
             queue: None,
-            arriving: Arriving::default(),
+            arriving: MigratedQueue::default(),
             says_success: false,
-            charged: Charged::default(),
+            charged: ChargedTenant::default(),
             as_of: 0,
-            data: Data::Skipped,
+            data: DataTarget::Skipped,
             exchanges: Exchanges::new(),
             pending: VecDeque::new(),
             own: OwnCommands::default(),
@@ -205,7 +212,7 @@ impl ControllerSession {
 
     /// Sets what a connection over TLS began with: the identity of the peer's key. The peer has to
     /// connect by the names in it, while its host has that key.
-    pub fn after(mut self, opening: &Opening) -> Self {
+    pub fn after(mut self, opening: &CompletedPrelude) -> Self {
         let identity = TlsIdentity::parse(&opening.heard);
         self.peer.is_let_in &= identity.is_some();
         self.peer.identity = identity.map(Box::new);
@@ -216,22 +223,22 @@ impl ControllerSession {
     /// Processes the header of a PDU. Returns the PDU's event, or `None` if it has none before its
     /// data has come.
     #[inline]
-    fn begin(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
-        self.data = Data::Skipped;
+    fn begin(&mut self, head: &PduHeader<'_>) -> Result<Option<PendingEvent>, PduViolation> {
+        self.data = DataTarget::Skipped;
         match (self.phase, head.common().pdu_type) {
             (Phase::Over, _) => Ok(None),
             (_, PduType::HOST_TERMINATES) => {
                 let (head, _) = Terminate::read_from_prefix(head.bytes).expect("its size");
                 self.phase = Phase::Over;
-                self.goodbye = Some(Fatal::Ended(u32::from(head.status.0.get())));
-                Ok(Some(Pending::Own))
+                self.goodbye = Some(ProtocolError::Ended(u32::from(head.status.0.get())));
+                Ok(Some(PendingEvent::Own))
             }
             (Phase::Initial, PduType::INIT_REQUEST) => {
                 let (response, style) = negotiate(head)?;
                 self.outbox.plain(&response);
                 (self.style, self.framer.digests) = (style, style.digests);
                 self.phase = Phase::Open;
-                Ok(Some(Pending::Own))
+                Ok(Some(PendingEvent::Own))
             }
             (Phase::Open, PduType::COMMAND) => {
                 let entry = &head.bytes[size_of::<CommonHeader>()..];
@@ -239,7 +246,7 @@ impl ControllerSession {
                 self.command(head.common(), entry, head.data_bytes as usize)
             }
             (Phase::Open, PduType::HOST_DATA) => self.host_data(head).map(|()| None),
-            _ => Err(Broken::plain(FatalStatus::SEQUENCE)),
+            _ => Err(PduViolation::plain(FatalStatus::SEQUENCE)),
         }
     }
 
@@ -250,7 +257,7 @@ impl ControllerSession {
         common: &CommonHeader,
         entry: &Submission,
         data_bytes: usize,
-    ) -> Result<Option<Pending>, Broken> {
+    ) -> Result<Option<PendingEvent>, PduViolation> {
         let step = match &mut self.queue {
             Some(queue) => {
                 // The epoch is read first, so that rights withdrawn meanwhile belong to a later
@@ -263,18 +270,20 @@ impl ControllerSession {
         if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
             self.exchanges.vacate_compare();
             self.answer(orphan, &[]);
-            self.pending.push_back(Pending::Own);
+            self.pending.push_back(PendingEvent::Own);
         }
         match step {
-            Step::Device(io) => self.device(&io, entry, data_bytes),
-            Step::Controller { payload_bytes } => self.own(*entry, data_bytes, payload_bytes),
-            Step::Refused(answer) => {
-                self.answer(answer, &[]);
-                Ok(Some(Pending::Own))
+            SubmissionStep::Device(io) => self.device(&io, entry, data_bytes),
+            SubmissionStep::Controller { payload_bytes } => {
+                self.own(*entry, data_bytes, payload_bytes)
             }
-            Step::Busy => {
+            SubmissionStep::Refused(answer) => {
+                self.answer(answer, &[]);
+                Ok(Some(PendingEvent::Own))
+            }
+            SubmissionStep::Busy => {
                 // No more input is taken until the fabric is not busy any more.
-                let blocked = Blocked { common: *common, entry: *entry, data_bytes };
+                let blocked = BlockedCommand { common: *common, entry: *entry, data_bytes };
                 self.own.blocked = Some(Box::new(blocked));
                 self.desk.call_when_free(self.peer.conn);
                 Ok(None)
@@ -285,10 +294,10 @@ impl ControllerSession {
     /// Carries out the command that blocks further input, if there is one.
     ///
     /// # Errors
-    /// Returns a [`Fatal`] reason to end the connection.
-    fn unblock(&mut self) -> Result<(), Fatal> {
+    /// Returns a [`ProtocolError`] reason to end the connection.
+    fn unblock(&mut self) -> Result<(), ProtocolError> {
         let Some(blocked) = self.own.blocked.take() else { return Ok(()) };
-        let Blocked { common, entry, data_bytes } = *blocked;
+        let BlockedCommand { common, entry, data_bytes } = *blocked;
         match self.command(&common, &entry, data_bytes) {
             // Before the events that belong to it.
             Ok(event) => event.into_iter().for_each(|event| self.pending.push_front(event)),
@@ -307,7 +316,7 @@ impl ControllerSession {
         };
         match queue.settle(self.peer.conn) {
             Ok(()) => self.arriving.is_unsettled = false,
-            Err(Busy) => self.desk.call_when_free(self.peer.conn),
+            Err(LockBusy) => self.desk.call_when_free(self.peer.conn),
         }
     }
 
@@ -315,15 +324,15 @@ impl ControllerSession {
     #[inline(always)]
     fn device(
         &mut self,
-        io: &Io,
+        io: &DeviceRequest,
         entry: &Submission,
         data_bytes: usize,
-    ) -> Result<Option<Pending>, Broken> {
+    ) -> Result<Option<PendingEvent>, PduViolation> {
         let is_here = match (io.fused, carries(entry, data_bytes, io.payload_bytes)) {
-            (Fused::None, Ok(is_here)) => is_here,
-            (Fused::None, Err(status)) => {
-                self.answer(Answer::error(io.cid, status), &[]);
-                return Ok(Some(Pending::Own));
+            (FusedPart::None, Ok(is_here)) => is_here,
+            (FusedPart::None, Err(status)) => {
+                self.answer(CommandResult::error(io.cid, status), &[]);
+                return Ok(Some(PendingEvent::Own));
             }
             (_, carried) => {
                 let (data, fused) = self.exchanges.add_half(*io, carried, self.as_of)?;
@@ -335,30 +344,30 @@ impl ControllerSession {
         let make = || Exchange::Device { io: *io, transfer: None, as_of };
         let place = self.exchanges.place_with(make)?;
         let request = request(place, io, io.command, io.payload_bytes);
-        let mut event = Pending::Request(request);
+        let mut event = PendingEvent::Request(request);
         if is_here {
-            self.data = Data::Request;
+            self.data = DataTarget::Request;
         } else if io.payload_bytes > 0 {
-            event = Pending::Awaited(request);
+            event = PendingEvent::Awaited(request);
         }
         Ok(Some(self.charged(io.tenant, event)))
     }
 
     /// Starts a fused operation whose capsules have come with their data.
-    fn fused(&mut self, place: u16) -> Pending {
+    fn fused(&mut self, place: u16) -> PendingEvent {
         let (pair, _) = self.exchanges.pair(place).expect("it was put there");
         let (io, verdict) = (pair.halves[1].io, pair.verdict());
         if !verdict.is_ok() {
             let answers = self.end_fused(place, verdict);
             answers.into_iter().for_each(|answer| self.answer(answer, &[]));
-            return Pending::Own;
+            return PendingEvent::Own;
         }
         let request = request(place, &io, io.command, io.command.payload_bytes());
-        self.charged(io.tenant, Pending::Awaited(request))
+        self.charged(io.tenant, PendingEvent::Awaited(request))
     }
 
     /// Ends a fused operation, and returns the answers to its commands.
-    fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
+    fn end_fused(&mut self, place: u16, status: Status) -> [CommandResult; 2] {
         let io = self.exchanges.end_fused(place);
         let queue = self.queue.as_mut().expect("only a queue has devices");
         queue.complete_fused(&io, status)
@@ -366,12 +375,12 @@ impl ControllerSession {
 
     /// Returns a request's event, preceded by the announcement of its tenant if that has changed.
     #[inline(always)]
-    fn charged(&mut self, tenant: Option<TenantId>, event: Pending) -> Pending {
+    fn charged(&mut self, tenant: Option<TenantId>, event: PendingEvent) -> PendingEvent {
         if !self.is_another(tenant) {
             return event;
         }
         self.pending.push_back(event);
-        Pending::Attached(tenant)
+        PendingEvent::Attached(tenant)
     }
 
     /// Notes the tenant of the next request, and returns `true` if the tenant has to be announced.
@@ -381,28 +390,28 @@ impl ControllerSession {
     }
 
     /// Processes H2CData (section 3.6.2.8): requested data, in order.
-    fn host_data(&mut self, head: &Head<'_>) -> Result<(), Broken> {
+    fn host_data(&mut self, head: &PduHeader<'_>) -> Result<(), PduViolation> {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let awaited = self.exchanges.awaited(data.tag.get());
-        let (cid, came, wanted, destination) = awaited.ok_or(Broken::field(10))?;
+        let (cid, came, wanted, destination) = awaited.ok_or(PduViolation::field(10))?;
         self.data = destination;
         if data.command.get() != cid {
-            return Err(Broken::field(8));
+            return Err(PduViolation::field(8));
         }
         check_range(&data, head.data_bytes as usize, came, wanted)
     }
 
     /// Passes data of a PDU on to its destination. Returns the event that this causes, if any.
-    fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
+    fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<SessionEvent<'a>> {
         match self.data {
-            Data::Skipped => None,
-            Data::Request => Some(Event::Payload { bytes, end }),
-            Data::Piece { place } => self.exchanges.piece(place, bytes, end),
-            Data::Own { place } => {
+            DataTarget::Skipped => None,
+            DataTarget::Request => Some(SessionEvent::Payload { bytes, end }),
+            DataTarget::Piece { place } => self.exchanges.piece(place, bytes, end),
+            DataTarget::Own { place } => {
                 self.own.ready.push_back(self.exchanges.gather(place, bytes, end)?);
-                Some(Event::Own)
+                Some(SessionEvent::Own)
             }
-            Data::Held { place } => {
+            DataTarget::Held { place } => {
                 let is_whole = self.exchanges.hold(place, bytes, end);
                 is_whole.then(|| self.fused(place).into())
             }
@@ -410,7 +419,7 @@ impl ControllerSession {
     }
 
     /// Sends the answer to a command, with its data if it succeeded.
-    fn answer(&mut self, answer: Answer, data: &[u8]) {
+    fn answer(&mut self, answer: CommandResult, data: &[u8]) {
         let completion = match &mut self.queue {
             Some(queue) => queue.seal(answer),
             None => answer.completion(0),
@@ -420,7 +429,7 @@ impl ControllerSession {
     }
 
     /// Ends the connection, and informs the host of the reason.
-    fn broken(&mut self, broken: Broken, offending: &[u8]) -> Fatal {
+    fn broken(&mut self, broken: PduViolation, offending: &[u8]) -> ProtocolError {
         self.phase = Phase::Over;
         self.outbox.terminate(PduType::CONTROLLER_TERMINATES, broken, offending);
         broken.fatal()
@@ -428,7 +437,10 @@ impl ControllerSession {
 }
 
 impl Session for ControllerSession {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         if let Some(pending) = self.pending.pop_front() {
             return Ok(Some(pending.into()));
         }
@@ -439,15 +451,15 @@ impl Session for ControllerSession {
             let mut room = [0; HEADER_BYTES_MAX];
             let (broken, offending) = match self.framer.next(input, &mut room) {
                 Ok(None) => return Ok(None),
-                Ok(Some(Part::Data { bytes, end })) => match self.data(bytes, end) {
+                Ok(Some(PduPart::Data { bytes, end })) => match self.data(bytes, end) {
                     None => continue,
                     event => return Ok(event),
                 },
-                Ok(Some(Part::Head(head))) => match self.begin(&head) {
+                Ok(Some(PduPart::Head(head))) => match self.begin(&head) {
                     Ok(None) if self.own.blocked.is_some() => return Ok(None),
                     Ok(None) => continue,
                     Ok(Some(event)) => return Ok(Some(event.into())),
-                    Err(broken) => (broken, Offending::new(head.bytes)),
+                    Err(broken) => (broken, OffendingHeader::new(head.bytes)),
                 },
                 Err(blame) => *blame,
             };
@@ -459,22 +471,22 @@ impl Session for ControllerSession {
         !self.pending.is_empty()
     }
 
-    fn expects(&self) -> Option<Expected> {
+    fn expects(&self) -> Option<ExpectedPayload> {
         let bytes = self.framer.data_left();
         if bytes == 0 || self.has_more() {
             return None;
         }
         match self.data {
-            Data::Request => Some(Expected { place: None, bytes }),
-            Data::Piece { place } => {
+            DataTarget::Request => Some(ExpectedPayload { place: None, bytes }),
+            DataTarget::Piece { place } => {
                 let place = self.exchanges.expected(place)?;
-                Some(Expected { place: Some(place), bytes })
+                Some(ExpectedPayload { place: Some(place), bytes })
             }
-            Data::Skipped | Data::Own { .. } | Data::Held { .. } => None,
+            DataTarget::Skipped | DataTarget::Own { .. } | DataTarget::Held { .. } => None,
         }
     }
 
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
         let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::EMPTY) };
         if self.own.parting.is_some() {
             self.desk.call(self.peer.conn);
@@ -513,7 +525,7 @@ impl Session for ControllerSession {
     }
 }
 
-impl Fenced for ControllerSession {
+impl RevocablePermissions for ControllerSession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         match &self.exchanges.all()[tag as usize] {
             Exchange::Device { as_of, .. } | Exchange::Discard { as_of, .. } => *as_of,
@@ -534,8 +546,8 @@ impl Fenced for ControllerSession {
     }
 }
 
-impl Speaks for ControllerSession {
-    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+impl UnsolicitedOutput for ControllerSession {
+    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
         if let Some(fatal) = self.goodbye.take() {
             return Err(fatal);
         }
@@ -549,12 +561,12 @@ impl Speaks for ControllerSession {
                 continue;
             }
             match self.execute(&own, now) {
-                Executed::More => {}
-                Executed::Last => {
+                RunProgress::More => {}
+                RunProgress::Last => {
                     self.phase = Phase::Over;
-                    return Err(Fatal::Ended(0));
+                    return Err(ProtocolError::Ended(0));
                 }
-                Executed::Busy => {
+                RunProgress::Busy => {
                     self.put_off(own, None);
                     break;
                 }
@@ -579,7 +591,7 @@ impl Speaks for ControllerSession {
     }
 }
 
-impl Movable for ControllerSession {
+impl MigratableSession for ControllerSession {
     fn moves_to(&self, worker: u16) -> bool {
         // A session goes to another process if its controller does.
         self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_exporting)
@@ -600,15 +612,15 @@ impl Movable for ControllerSession {
     }
 }
 
-impl From<Pending> for Event<'_> {
+impl From<PendingEvent> for SessionEvent<'_> {
     #[inline]
-    fn from(pending: Pending) -> Self {
+    fn from(pending: PendingEvent) -> Self {
         match pending {
-            Pending::Own => Event::Own,
-            Pending::Fenced(fence) => Event::Fenced(fence),
-            Pending::Attached(tenant) => Event::Attached(tenant),
-            Pending::Request(request) => Event::Request(request),
-            Pending::Awaited(request) => Event::Awaited(request),
+            PendingEvent::Own => SessionEvent::Own,
+            PendingEvent::Fenced(fence) => SessionEvent::Fenced(fence),
+            PendingEvent::Attached(tenant) => SessionEvent::Attached(tenant),
+            PendingEvent::Request(request) => SessionEvent::Request(request),
+            PendingEvent::Awaited(request) => SessionEvent::Awaited(request),
         }
     }
 }
@@ -619,7 +631,7 @@ impl From<Pending> for Event<'_> {
 fn reply_other(
     exchanges: &mut Exchanges,
     queue: &mut Queue,
-    style: &Style,
+    style: &PduFormat,
     (tag, status): (Tag, Status),
 ) -> FrameHead {
     let place = tag as u16;
@@ -649,18 +661,18 @@ fn reply_other(
 
 /// Chooses digests and the alignment of data from those that the host's ICReq asks for (section
 /// 3.6.2.2).
-fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
+fn negotiate(head: &PduHeader<'_>) -> Result<(InitResponse, PduFormat), PduViolation> {
     let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
     let unsupported =
-        |offset: u32| Broken { status: FatalStatus::UNSUPPORTED, information: offset };
+        |offset: u32| PduViolation { status: FatalStatus::UNSUPPORTED, information: offset };
     if request.format.get() != PDU_FORMAT_1_0 {
         return Err(unsupported(8));
     }
     if request.alignment > ALIGNMENT_MAX {
-        return Err(Broken::field(10));
+        return Err(PduViolation::field(10));
     }
     let agreed = Digests::from_bits(request.digests);
-    let style = Style { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
+    let style = PduFormat { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
     if style.data_offset(size_of::<DataHead>()) > DATA_OFFSET_SERVED_MAX {
         return Err(unsupported(10));
     }
@@ -681,7 +693,7 @@ fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
 
 /// Returns the contract's request for a command in progress, whose tag is the command's index.
 #[inline]
-fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Request {
+fn request(place: u16, io: &DeviceRequest, command: Command, payload_bytes: usize) -> Request {
     Request {
         tag: Tag::from(place),
         stream: 0,
@@ -700,17 +712,17 @@ fn check_range(
     data_bytes: usize,
     came: usize,
     wanted: usize,
-) -> Result<(), Broken> {
+) -> Result<(), PduViolation> {
     let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
     if bytes == 0 || bytes != data_bytes {
-        return Err(Broken::field(16));
+        return Err(PduViolation::field(16));
     }
     if offset != came || bytes > wanted - came {
-        return Err(Broken::plain(FatalStatus::OUT_OF_RANGE));
+        return Err(PduViolation::plain(FatalStatus::OUT_OF_RANGE));
     }
     let is_last = offset + bytes == wanted;
     if is_last != (data.common.flags & flags::LAST_PDU != 0) {
-        return Err(Broken::field(1));
+        return Err(PduViolation::field(1));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use wire::nvme_tcp::{
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::DATA_OFFSET_SERVED_MAX;
-use super::framer::{Broken, Digests};
+use super::framer::{Digests, PduViolation};
 
 /// The most bytes of data in a PDU that a session sends by itself.
 const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
@@ -22,16 +22,16 @@ const WORD_BYTES: usize = 4;
 
 /// The format of one direction: its digests, and the alignment of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct PduFormat {
     pub(super) digests: Digests,
     /// The alignment of data in bytes, from the start of its PDU.
     pub(super) alignment: usize,
 }
 
-impl Style {
+impl PduFormat {
     /// The format before anything is negotiated.
-    pub(super) const PLAIN: Style =
-        Style { digests: Digests { header: false, data: false }, alignment: WORD_BYTES };
+    pub(super) const PLAIN: PduFormat =
+        PduFormat { digests: Digests { header: false, data: false }, alignment: WORD_BYTES };
 
     /// Returns the offset in bytes of data in a PDU whose header has `header_bytes` bytes.
     #[inline]
@@ -112,14 +112,14 @@ impl Style {
 }
 
 /// Headers of one or two PDUs in a frame's head, with the padding and digests around data.
-pub(super) struct Line {
+pub(super) struct FrameHeadBuilder {
     head: FrameHead,
 }
 
-impl Line {
+impl FrameHeadBuilder {
     #[inline]
-    pub(super) const fn new() -> Line {
-        Line { head: FrameHead::EMPTY }
+    pub(super) const fn new() -> FrameHeadBuilder {
+        FrameHeadBuilder { head: FrameHead::EMPTY }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -146,7 +146,7 @@ impl Line {
 
     /// Appends a header, with its digest if headers have one.
     #[inline]
-    pub(super) fn header(&mut self, header: &(impl IntoBytes + Immutable), style: &Style) {
+    pub(super) fn header(&mut self, header: &(impl IntoBytes + Immutable), style: &PduFormat) {
         self.head.push(header.as_bytes());
         if style.digests.header {
             self.head.push(&Crc32c::of(header.as_bytes()).to_le_bytes());
@@ -155,7 +155,7 @@ impl Line {
 
     /// Appends the end of a header whose beginning was sent already, with the digest of the whole
     /// header.
-    pub(super) fn end_of_header(&mut self, end: &[u8], header: &[u8], style: &Style) {
+    pub(super) fn end_of_header(&mut self, end: &[u8], header: &[u8], style: &PduFormat) {
         self.head.push(end);
         if style.digests.header {
             self.head.push(&Crc32c::of(header).to_le_bytes());
@@ -164,7 +164,7 @@ impl Line {
 
     /// Appends zeroes from the end of a header of `header_bytes` bytes up to the offset of data.
     #[inline]
-    pub(super) fn pad(&mut self, header_bytes: usize, style: &Style) {
+    pub(super) fn pad(&mut self, header_bytes: usize, style: &PduFormat) {
         let end = header_bytes + style.digests.header_bytes();
         let bytes = style.data_offset(header_bytes) - end;
         if bytes > 0 {
@@ -173,7 +173,7 @@ impl Line {
     }
 
     /// Appends the digest of data, if data has one.
-    pub(super) fn data_digest(&mut self, data: &[u8], style: &Style) {
+    pub(super) fn data_digest(&mut self, data: &[u8], style: &PduFormat) {
         if style.digests.data {
             self.head.push(&Crc32c::of(data).to_le_bytes());
         }
@@ -183,7 +183,7 @@ impl Line {
 /// Returns the headers around a read's data and its completion. Without `completion`, the data
 /// reports that the command succeeded.
 pub(super) fn read_reply(
-    style: &Style,
+    style: &PduFormat,
     cid: CommandId,
     body: &[u8],
     completion: Option<&Completion>,
@@ -193,7 +193,7 @@ pub(super) fn read_reply(
     if completion.is_none() {
         data.common.flags |= flags::SUCCESS;
     }
-    let mut line = Line::new();
+    let mut line = FrameHeadBuilder::new();
     line.header(&data, style);
     line.pad(size_of::<DataHead>(), style);
     let head_bytes = line.len();
@@ -205,15 +205,15 @@ pub(super) fn read_reply(
 }
 
 /// Returns the frame head of a PDU without data.
-pub(super) fn bare(style: &Style, header: &(impl IntoBytes + Immutable)) -> FrameHead {
-    let mut line = Line::new();
+pub(super) fn bare(style: &PduFormat, header: &(impl IntoBytes + Immutable)) -> FrameHead {
+    let mut line = FrameHeadBuilder::new();
     line.header(header, style);
     line.whole()
 }
 
 /// Returns the frame head of a few PDUs without data, at most two.
-pub(super) fn bare_all(style: &Style, headers: &[impl IntoBytes + Immutable]) -> FrameHead {
-    let mut line = Line::new();
+pub(super) fn bare_all(style: &PduFormat, headers: &[impl IntoBytes + Immutable]) -> FrameHead {
+    let mut line = FrameHeadBuilder::new();
     headers.iter().for_each(|header| line.header(header, style));
     line.whole()
 }
@@ -235,12 +235,12 @@ impl Outbox {
     }
 
     /// Appends a PDU without data.
-    pub(super) fn bare(&mut self, style: &Style, header: &(impl IntoBytes + Immutable)) {
+    pub(super) fn bare(&mut self, style: &PduFormat, header: &(impl IntoBytes + Immutable)) {
         self.bytes.extend_from_slice(bare(style, header).bytes());
     }
 
     /// Appends the PDUs with a command's data, then the PDU with its completion.
-    pub(super) fn answer(&mut self, style: &Style, completion: &Completion, data: &[u8]) {
+    pub(super) fn answer(&mut self, style: &PduFormat, completion: &Completion, data: &[u8]) {
         let cid = completion.cid.get();
         let pieces = data.chunks(OWN_DATA_BYTES_MAX).enumerate();
         for (n, piece) in pieces {
@@ -250,7 +250,7 @@ impl Outbox {
             if offset + piece.len() == data.len() {
                 header.common.flags |= flags::LAST_PDU;
             }
-            let mut line = Line::new();
+            let mut line = FrameHeadBuilder::new();
             line.header(&header, style);
             line.pad(size_of::<DataHead>(), style);
             self.bytes.extend_from_slice(line.bytes());
@@ -263,7 +263,7 @@ impl Outbox {
     }
 
     /// Appends a TermReq, which ends the connection, with the offending header as its data.
-    pub(super) fn terminate(&mut self, pdu_type: PduType, broken: Broken, offending: &[u8]) {
+    pub(super) fn terminate(&mut self, pdu_type: PduType, broken: PduViolation, offending: &[u8]) {
         let offending = &offending[..offending.len().min(TERM_DATA_BYTES_MAX as usize)];
         let mut head = Terminate::new_zeroed();
         let header_bytes = size_of::<Terminate>();

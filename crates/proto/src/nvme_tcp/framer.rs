@@ -5,13 +5,13 @@
 
 use alloc::boxed::Box;
 
-use contract::{Fatal, Status};
+use contract::{ProtocolError, Status};
 use crc::Crc32c;
 use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, digests, flags};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::carry::Carry;
-use crate::takeover::{Reader, Unfit, Writer};
+use crate::carry::PartialMessage;
+use crate::takeover::{Reader, TakeoverRefusal, Writer};
 
 /// The size of the longest header in bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 128;
@@ -50,62 +50,63 @@ impl Digests {
 
 /// A violation of the protocol, as a TermReq reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct PduViolation {
     pub(super) status: FatalStatus,
     /// The field FEI: an offset, or the digest that was received.
     pub(super) information: u32,
 }
 
-impl Broken {
+impl PduViolation {
     /// Creates the violation of an invalid field at this offset.
-    pub(super) const fn field(offset: u32) -> Broken {
-        Broken { status: FatalStatus::INVALID_FIELD, information: offset }
+    pub(super) const fn field(offset: u32) -> PduViolation {
+        PduViolation { status: FatalStatus::INVALID_FIELD, information: offset }
     }
 
     /// Creates a violation without further information.
-    pub(super) const fn plain(status: FatalStatus) -> Broken {
-        Broken { status, information: 0 }
+    pub(super) const fn plain(status: FatalStatus) -> PduViolation {
+        PduViolation { status, information: 0 }
     }
 
     /// Converts the violation to the contract's error.
-    pub(super) fn fatal(self) -> Fatal {
+    pub(super) fn fatal(self) -> ProtocolError {
         match self.status {
-            FatalStatus::SEQUENCE => Fatal::OutOfOrder,
-            FatalStatus::HEADER_DIGEST => Fatal::BadHeader,
-            FatalStatus::OUT_OF_RANGE => Fatal::OutOfRange,
-            FatalStatus::LIMIT_EXCEEDED => Fatal::TooMuch,
-            _ => Fatal::BadField(self.information as u16),
+            FatalStatus::SEQUENCE => ProtocolError::OutOfOrder,
+            FatalStatus::HEADER_DIGEST => ProtocolError::BadHeader,
+            FatalStatus::OUT_OF_RANGE => ProtocolError::OutOfRange,
+            FatalStatus::LIMIT_EXCEEDED => ProtocolError::TooMuch,
+            _ => ProtocolError::BadField(self.information as u16),
         }
     }
 }
 
 /// A whole, verified header of a PDU, and the number of bytes of its data. The header is in the
-/// input, or in the [`Room`] if it came in pieces.
+/// input, or in the [`HeaderBuffer`] if it came in pieces.
 #[derive(Clone, Copy)]
-pub(super) struct Head<'r> {
+pub(super) struct PduHeader<'r> {
     pub(super) bytes: &'r [u8],
     pub(super) data_bytes: u32,
 }
 
-impl Head<'_> {
+impl PduHeader<'_> {
     pub(super) fn common(&self) -> &CommonHeader {
         CommonHeader::ref_from_prefix(self.bytes).expect("a header is longer").0
     }
 }
 
 /// Room for a header that came in pieces.
-pub(super) type Room = [u8; HEADER_BYTES_MAX];
+pub(super) type HeaderBuffer = [u8; HEADER_BYTES_MAX];
 
 /// The known bytes of a header that breaks the protocol.
 #[derive(Clone, Copy)]
-pub(super) struct Offending {
-    bytes: Room,
+pub(super) struct OffendingHeader {
+    bytes: HeaderBuffer,
     known: u8,
 }
 
-impl Offending {
-    pub(super) fn new(bytes: &[u8]) -> Offending {
-        let mut offending = Offending { bytes: [0; HEADER_BYTES_MAX], known: bytes.len() as u8 };
+impl OffendingHeader {
+    pub(super) fn new(bytes: &[u8]) -> OffendingHeader {
+        let mut offending =
+            OffendingHeader { bytes: [0; HEADER_BYTES_MAX], known: bytes.len() as u8 };
         offending.bytes[..bytes.len()].copy_from_slice(bytes);
         offending
     }
@@ -116,12 +117,12 @@ impl Offending {
 }
 
 /// A violation of the protocol, and the offending header.
-pub(super) type Blame = Box<(Broken, Offending)>;
+pub(super) type FramingError = Box<(PduViolation, OffendingHeader)>;
 
 /// The next part of a stream of PDUs.
-pub(super) enum Part<'a, 'r> {
+pub(super) enum PduPart<'a, 'r> {
     /// The whole header of a PDU, whose data follows.
-    Head(Head<'r>),
+    Head(PduHeader<'r>),
     /// A piece of the PDU's data. `end` comes with the last piece and says whether the data matches
     /// its digest. Only the last piece may be empty.
     Data { bytes: &'a [u8], end: Option<Status> },
@@ -131,11 +132,11 @@ pub(super) enum Part<'a, 'r> {
 #[derive(Debug)]
 pub(super) struct Framer {
     /// The PDUs that the peer may send, with their header sizes and largest data.
-    table: &'static [Kind],
+    table: &'static [PduKind],
     pub(super) digests: Digests,
     state: State,
     /// The incomplete header of the PDU, or its incomplete data digest.
-    carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
+    carry: PartialMessage<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
     /// The number of bytes of the current PDU's data that have not come.
     left: u32,
     /// The checksum of the current PDU's data so far.
@@ -146,7 +147,7 @@ pub(super) struct Framer {
 
 /// The properties of a PDU type that framing needs.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct PduKind {
     pdu_type: PduType,
     header_bytes: u8,
     /// The most bytes of data that the PDU may carry; zero for none.
@@ -156,19 +157,19 @@ pub(super) struct Kind {
     is_plain: bool,
 }
 
-impl Kind {
+impl PduKind {
     /// Creates a PDU type that carries at most `data_bytes_max` bytes of data.
     pub(super) const fn with_data(
         pdu_type: PduType,
         header_bytes: u8,
         data_bytes_max: u32,
-    ) -> Kind {
-        Kind { pdu_type, header_bytes, data_bytes_max, is_plain: false }
+    ) -> PduKind {
+        PduKind { pdu_type, header_bytes, data_bytes_max, is_plain: false }
     }
 
     /// Creates a PDU type of the beginning or the end of a connection.
-    pub(super) const fn plain(pdu_type: PduType, header_bytes: u8, data_bytes_max: u32) -> Kind {
-        Kind { pdu_type, header_bytes, data_bytes_max, is_plain: true }
+    pub(super) const fn plain(pdu_type: PduType, header_bytes: u8, data_bytes_max: u32) -> PduKind {
+        PduKind { pdu_type, header_bytes, data_bytes_max, is_plain: true }
     }
 }
 
@@ -186,12 +187,12 @@ enum State {
 }
 
 impl Framer {
-    pub(super) const fn new(table: &'static [Kind]) -> Self {
+    pub(super) const fn new(table: &'static [PduKind]) -> Self {
         Framer {
             table,
             digests: Digests { header: false, data: false },
             state: State::Head,
-            carry: Carry::new(),
+            carry: PartialMessage::new(),
             left: 0,
             crc: Crc32c::EMPTY,
             has_digest: false,
@@ -199,7 +200,7 @@ impl Framer {
     }
 
     /// Serializes the framer for [`Framer::take`].
-    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), TakeoverRefusal> {
         let (state, padding) = match self.state {
             State::Head => (0, 0),
             State::Padding(left) => (1, left),
@@ -217,20 +218,20 @@ impl Framer {
     /// Restores a framer, serialized by [`Framer::put`], that continues where the other has
     /// stopped.
     pub(super) fn take(
-        table: &'static [Kind],
+        table: &'static [PduKind],
         digests: Digests,
         input: &mut Reader<'_>,
-    ) -> Result<Framer, Unfit> {
+    ) -> Result<Framer, TakeoverRefusal> {
         let state = match (input.u8()?, input.u32()?) {
             (0, _) => State::Head,
             (1, left) => State::Padding(left),
             (2, _) => State::Data,
             (3, _) => State::Digest,
-            _ => return Err(Unfit::Value("message")),
+            _ => return Err(TakeoverRefusal::Value("message")),
         };
         let (left, crc) = (input.u32()?, Crc32c::from_sum(input.u32()?));
         let has_digest = input.flag("digest")?;
-        let carry = Carry::holding(input.string()?).ok_or(Unfit::Length)?;
+        let carry = PartialMessage::holding(input.string()?).ok_or(TakeoverRefusal::Length)?;
         Ok(Framer { table, digests, state, carry, left, crc, has_digest })
     }
 
@@ -264,11 +265,11 @@ impl Framer {
     pub(super) fn next<'a: 'r, 'r>(
         &mut self,
         input: &mut &'a [u8],
-        room: &'r mut Room,
-    ) -> Result<Option<Part<'a, 'r>>, Blame> {
+        room: &'r mut HeaderBuffer,
+    ) -> Result<Option<PduPart<'a, 'r>>, FramingError> {
         loop {
             match self.state {
-                State::Head => return Ok(self.next_head(input, room)?.map(Part::Head)),
+                State::Head => return Ok(self.next_head(input, room)?.map(PduPart::Head)),
                 State::Padding(left) => {
                     let taken = input.len().min(left as usize);
                     *input = &input[taken..];
@@ -284,7 +285,7 @@ impl Framer {
                 State::Data => return Ok(Some(self.next_data(input))),
                 State::Digest => {
                     let end = self.next_digest(input);
-                    return Ok(end.map(|end| Part::Data { bytes: &[], end: Some(end) }));
+                    return Ok(end.map(|end| PduPart::Data { bytes: &[], end: Some(end) }));
                 }
             }
         }
@@ -293,8 +294,8 @@ impl Framer {
     fn next_head<'a: 'r, 'r>(
         &mut self,
         input: &mut &'a [u8],
-        room: &'r mut Room,
-    ) -> Result<Option<Head<'r>>, Blame> {
+        room: &'r mut HeaderBuffer,
+    ) -> Result<Option<PduHeader<'r>>, FramingError> {
         let in_place = match CommonHeader::ref_from_prefix(input) {
             Ok((common, _)) if self.carry.is_empty() => Some(common),
             _ => None,
@@ -310,7 +311,7 @@ impl Framer {
                 &gathered
             }
         };
-        let blame = |broken, bytes| Box::new((broken, Offending::new(bytes)));
+        let blame = |broken, bytes| Box::new((broken, OffendingHeader::new(bytes)));
         let whole = self.check(common).map_err(|broken| blame(broken, common.as_bytes()))?;
         let header_bytes = usize::from(common.header_bytes);
         let (header, digest): (&'r [u8], _) = if in_place.is_some()
@@ -329,7 +330,7 @@ impl Framer {
             && digest != Crc32c::of(header)
         {
             let status = FatalStatus::HEADER_DIGEST;
-            return Err(blame(Broken { status, information: digest }, header));
+            return Err(blame(PduViolation { status, information: digest }, header));
         }
         self.carry.clear();
         self.left = whole.data_bytes;
@@ -340,24 +341,24 @@ impl Framer {
             (_, 0) => State::Data,
             (_, padding) => State::Padding(padding),
         };
-        Ok(Some(Head { bytes: header, data_bytes: whole.data_bytes }))
+        Ok(Some(PduHeader { bytes: header, data_bytes: whole.data_bytes }))
     }
 
     /// Checks the common header of a PDU, and returns the sizes of its parts.
     #[inline]
-    fn check(&self, common: &CommonHeader) -> Result<Whole, Broken> {
+    fn check(&self, common: &CommonHeader) -> Result<PduSizes, PduViolation> {
         let kind = self.table.iter().find(|kind| kind.pdu_type == common.pdu_type);
-        let kind = kind.ok_or(Broken::field(0))?;
+        let kind = kind.ok_or(PduViolation::field(0))?;
         let digests = if kind.is_plain { Digests::default() } else { self.digests };
         if (common.flags & flags::HEADER_DIGEST != 0) != digests.header && !kind.is_plain {
-            return Err(Broken::field(1));
+            return Err(PduViolation::field(1));
         }
         if common.header_bytes != kind.header_bytes {
-            return Err(Broken::field(2));
+            return Err(PduViolation::field(2));
         }
         let bytes = usize::from(kind.header_bytes) + digests.header_bytes();
         let pdu_bytes = common.pdu_bytes.get() as usize;
-        let mut whole = Whole { bytes, padding: 0, data_bytes: 0, has_digest: false };
+        let mut whole = PduSizes { bytes, padding: 0, data_bytes: 0, has_digest: false };
         if pdu_bytes == bytes {
             return Ok(whole);
         }
@@ -366,22 +367,22 @@ impl Framer {
             false => usize::from(common.data_offset),
         };
         if offset < bytes || !offset.is_multiple_of(4) {
-            return Err(Broken::field(3));
+            return Err(PduViolation::field(3));
         }
         let around = offset + digests.data_bytes();
         let data_bytes = pdu_bytes.checked_sub(around).filter(|bytes| *bytes > 0);
-        let data_bytes = data_bytes.ok_or(Broken::field(4))? as u32;
+        let data_bytes = data_bytes.ok_or(PduViolation::field(4))? as u32;
         if kind.data_bytes_max == 0 {
-            return Err(Broken::field(4));
+            return Err(PduViolation::field(4));
         }
         if data_bytes > kind.data_bytes_max {
             return Err(match kind.is_plain {
-                true => Broken::field(4),
-                false => Broken::plain(FatalStatus::LIMIT_EXCEEDED),
+                true => PduViolation::field(4),
+                false => PduViolation::plain(FatalStatus::LIMIT_EXCEEDED),
             });
         }
         if digests.data && common.flags & flags::DATA_DIGEST == 0 {
-            return Err(Broken::field(1));
+            return Err(PduViolation::field(1));
         }
         whole.padding = (offset - bytes) as u32;
         whole.data_bytes = data_bytes;
@@ -390,7 +391,7 @@ impl Framer {
     }
 
     /// Takes the next piece of data, as large as possible; `input` has some.
-    fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> Part<'a, 'static> {
+    fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> PduPart<'a, 'static> {
         let (bytes, rest) = input.split_at(input.len().min(self.left as usize));
         *input = rest;
         self.left -= bytes.len() as u32;
@@ -408,7 +409,7 @@ impl Framer {
             }
             _ => None,
         };
-        Part::Data { bytes, end }
+        PduPart::Data { bytes, end }
     }
 
     /// Checks the data's digest. Returns `Ok` or `BadChecksum` once all bytes of the digest have
@@ -424,7 +425,7 @@ impl Framer {
 }
 
 /// The sizes of a PDU's parts.
-struct Whole {
+struct PduSizes {
     /// The size in bytes of the header with its digest.
     bytes: usize,
     padding: u32,

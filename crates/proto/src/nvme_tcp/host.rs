@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Fatal, FrameHead, HEAD_BYTES_MAX, Status};
+use contract::{FrameHead, HEAD_BYTES_MAX, ProtocolError, Status};
 use wire::nvme::{CommandId, Completion, Submission};
 use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommandHead, CommonHeader, DATA_BYTES_LEAST, DataHead, FatalStatus, InitRequest,
@@ -14,19 +14,21 @@ use wire::nvme_tcp::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::CAPSULE_DATA_BYTES_MAX;
-use super::encode::{Line, Outbox, Style};
-use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
+use super::encode::{FrameHeadBuilder, Outbox, PduFormat};
+use super::framer::{
+    Digests, Framer, HEADER_BYTES_MAX, OffendingHeader, PduHeader, PduKind, PduPart, PduViolation,
+};
 
 /// The most bytes of data in one accepted C2HData: the largest request.
 const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
 
 /// The PDUs that a controller may send, with the sizes of their headers and the most data of each.
-const FROM_CONTROLLERS: &[Kind] = &[
-    Kind::with_data(PduType::CONTROLLER_DATA, 24, FROM_CONTROLLER_BYTES_MAX),
-    Kind::with_data(PduType::RESPONSE, 24, 0),
-    Kind::with_data(PduType::READY, 24, 0),
-    Kind::plain(PduType::INIT_RESPONSE, 128, 0),
-    Kind::plain(PduType::CONTROLLER_TERMINATES, 24, TERM_DATA_BYTES_MAX),
+const FROM_CONTROLLERS: &[PduKind] = &[
+    PduKind::with_data(PduType::CONTROLLER_DATA, 24, FROM_CONTROLLER_BYTES_MAX),
+    PduKind::with_data(PduType::RESPONSE, 24, 0),
+    PduKind::with_data(PduType::READY, 24, 0),
+    PduKind::plain(PduType::INIT_RESPONSE, 128, 0),
+    PduKind::plain(PduType::CONTROLLER_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
 /// An event that the controller's bytes cause at the host.
@@ -45,7 +47,7 @@ pub enum HostEvent<'a> {
     },
     /// The controller requests data of a command: answer with [`HostSession::data`] until all is
     /// sent.
-    Ready(Ready),
+    Ready(ReadyToTransfer),
     /// A command has ended.
     Ended {
         /// The completion. Its submission-queue head is not set if the data carried the SUCCESS
@@ -58,7 +60,7 @@ pub enum HostEvent<'a> {
 
 /// A controller's request for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadyToTransfer {
     /// The command's identifier.
     pub cid: CommandId,
     /// The controller's tag of this request.
@@ -71,7 +73,7 @@ pub struct Ready {
 
 /// The sizes of the data that a command receives and sends, besides its capsule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct TransferSizes {
     /// The number of bytes that the controller returns on success.
     pub receives: usize,
     /// `true` if the controller may return fewer bytes, as for authentication messages.
@@ -86,11 +88,11 @@ pub struct HostSession {
     phase: Phase,
     wanted: Digests,
     framer: Framer,
-    style: Style,
+    style: PduFormat,
     /// The most bytes of data in one H2CData (MAXH2CDATA).
     data_bytes_max: usize,
     /// Commands in progress, by identifier.
-    commands: Box<[Option<InProgress>]>,
+    commands: Box<[Option<CommandInProgress>]>,
     /// The command whose data is coming, and `true` if that data reports the command's success.
     receiving: Option<(CommandId, bool)>,
     /// A command whose data has reported its success. The next call of
@@ -111,8 +113,8 @@ enum Phase {
 
 /// A command that was sent and has not ended.
 #[derive(Clone, Copy, Debug)]
-struct InProgress {
-    carried: Carried,
+struct CommandInProgress {
+    carried: TransferSizes,
     /// The number of bytes received: `received ≤ carried.receives`.
     received: usize,
     /// The number of bytes that the controller has requested: `asked ≤ carried.sends`.
@@ -130,7 +132,7 @@ impl HostSession {
             phase: Phase::Initial,
             wanted: digests,
             framer: Framer::new(FROM_CONTROLLERS),
-            style: Style::PLAIN,
+            style: PduFormat::PLAIN,
             data_bytes_max: 0,
             commands: (0..commands_max).map(|_| None).collect(),
             receiving: None,
@@ -168,7 +170,7 @@ impl HostSession {
     pub fn command(
         &mut self,
         entry: &Submission,
-        carried: Carried,
+        carried: TransferSizes,
         data: &[u8],
         out: &mut Vec<u8>,
     ) {
@@ -184,17 +186,23 @@ impl HostSession {
     /// # Panics
     /// Panics before the controller has accepted, if the identifier is in use or too large, or if
     /// `data` is larger than any capsule may carry.
-    pub fn capsule(&mut self, entry: &Submission, carried: Carried, data: &[u8]) -> [FrameHead; 2] {
+    pub fn capsule(
+        &mut self,
+        entry: &Submission,
+        carried: TransferSizes,
+        data: &[u8],
+    ) -> [FrameHead; 2] {
         assert!(self.phase == Phase::Open, "nothing may be sent yet, or any more");
         assert!(data.len() <= CAPSULE_DATA_BYTES_MAX as usize, "too much for a capsule");
         let place = &mut self.commands[usize::from(entry.cid.get())];
         assert!(place.is_none(), "the name {} is in use", entry.cid);
-        *place = Some(InProgress { carried, received: 0, asked: 0, sent: 0, data: Status::Ok });
+        *place =
+            Some(CommandInProgress { carried, received: 0, asked: 0, sent: 0, data: Status::Ok });
         let header_bytes = size_of::<CommandHead>();
         let common = self.style.common(PduType::COMMAND, header_bytes, data.len());
         let header = CommandHead { common, entry: zerocopy::transmute!(*entry) };
         let (first, last) = header.as_bytes().split_at(HEAD_BYTES_MAX);
-        let mut rest = Line::new();
+        let mut rest = FrameHeadBuilder::new();
         rest.end_of_header(last, header.as_bytes(), &self.style);
         let mut head_bytes = rest.len();
         if !data.is_empty() {
@@ -210,7 +218,7 @@ impl HostSession {
     ///
     /// # Panics
     /// Panics if the controller did not request that data.
-    pub fn data(&mut self, ready: &Ready, rest: &[u8]) -> (FrameHead, usize) {
+    pub fn data(&mut self, ready: &ReadyToTransfer, rest: &[u8]) -> (FrameHead, usize) {
         let command = self.commands[usize::from(ready.cid)].as_mut().expect("it is in progress");
         let offset = ready.offset + ready.bytes - rest.len();
         assert!(command.sent == offset && offset < command.asked, "data out of its order");
@@ -221,7 +229,7 @@ impl HostSession {
         if bytes == rest.len() {
             data.common.flags |= flags::LAST_PDU;
         }
-        let mut line = Line::new();
+        let mut line = FrameHeadBuilder::new();
         line.header(&data, &self.style);
         line.pad(size_of::<DataHead>(), &self.style);
         let head_bytes = line.len();
@@ -235,7 +243,10 @@ impl HostSession {
     /// # Errors
     /// Returns an error if the controller broke the protocol or ended the connection. The session
     /// must not be used again, except for its [`last words`](HostSession::last_words).
-    pub fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<HostEvent<'a>>, Fatal> {
+    pub fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<HostEvent<'a>>, ProtocolError> {
         if let Some(event) = self.implied.take().and_then(|cid| self.imply(cid)) {
             return Ok(Some(event));
         }
@@ -243,15 +254,15 @@ impl HostSession {
             let mut room = [0; HEADER_BYTES_MAX];
             let (broken, offending) = match self.framer.next(input, &mut room) {
                 Ok(None) => return Ok(None),
-                Ok(Some(Part::Data { bytes, end })) => match self.receive(bytes, end) {
+                Ok(Some(PduPart::Data { bytes, end })) => match self.receive(bytes, end) {
                     None => continue,
                     event => return Ok(event),
                 },
-                Ok(Some(Part::Head(head))) => match self.begin(&head) {
+                Ok(Some(PduPart::Head(head))) => match self.begin(&head) {
                     Ok(None) => continue,
                     Ok(event) => return Ok(event),
-                    Err(End::Broken(broken)) => (broken, Offending::new(head.bytes)),
-                    Err(End::Said(fatal)) => {
+                    Err(SessionEnd::Broken(broken)) => (broken, OffendingHeader::new(head.bytes)),
+                    Err(SessionEnd::Said(fatal)) => {
                         self.phase = Phase::Over;
                         return Err(fatal);
                     }
@@ -289,12 +300,12 @@ impl HostSession {
         self.commands.get(usize::from(cid)).is_some_and(Option::is_some)
     }
 
-    fn begin<'a>(&mut self, head: &Head<'_>) -> Result<Option<HostEvent<'a>>, End> {
+    fn begin<'a>(&mut self, head: &PduHeader<'_>) -> Result<Option<HostEvent<'a>>, SessionEnd> {
         let kind = head.common().pdu_type;
         match (self.phase, kind) {
             (_, PduType::CONTROLLER_TERMINATES) => {
                 let (head, _) = Terminate::read_from_prefix(head.bytes).expect("its size");
-                Err(End::Said(Fatal::Ended(u32::from(head.status.0.get()))))
+                Err(SessionEnd::Said(ProtocolError::Ended(u32::from(head.status.0.get()))))
             }
             (Phase::Initial, PduType::INIT_RESPONSE) => {
                 self.initialize(head)?;
@@ -307,30 +318,31 @@ impl HostSession {
                 let completion = zerocopy::transmute!(head.completion);
                 self.end(completion).map(Some)
             }
-            _ => Err(Broken::plain(FatalStatus::SEQUENCE).into()),
+            _ => Err(PduViolation::plain(FatalStatus::SEQUENCE).into()),
         }
     }
 
     /// Processes ICResp (section 3.6.2.3).
-    fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
+    fn initialize(&mut self, head: &PduHeader<'_>) -> Result<(), PduViolation> {
         let (response, _) = InitResponse::read_from_prefix(head.bytes).expect("its size");
         if response.format.get() != PDU_FORMAT_1_0 {
-            return Err(Broken::field(8));
+            return Err(PduViolation::field(8));
         }
         let agreed = Digests::from_bits(response.digests);
         let uninvited = agreed.header && !self.wanted.header || agreed.data && !self.wanted.data;
-        let style = Style { digests: agreed, alignment: (usize::from(response.alignment) + 1) * 4 };
+        let style =
+            PduFormat { digests: agreed, alignment: (usize::from(response.alignment) + 1) * 4 };
         if response.alignment > ALIGNMENT_MAX
             || style.data_offset(size_of::<DataHead>()) > super::DATA_OFFSET_SERVED_MAX
         {
-            return Err(Broken::field(10));
+            return Err(PduViolation::field(10));
         }
         if uninvited {
-            return Err(Broken::field(11));
+            return Err(PduViolation::field(11));
         }
         let most = response.data_bytes_max.get();
         if most < DATA_BYTES_LEAST || !most.is_multiple_of(4) {
-            return Err(Broken::field(12));
+            return Err(PduViolation::field(12));
         }
         self.data_bytes_max = most as usize;
         self.style = style;
@@ -339,29 +351,29 @@ impl HostSession {
         Ok(())
     }
 
-    fn in_progress(&mut self, cid: CommandId) -> Result<&mut InProgress, Broken> {
+    fn in_progress(&mut self, cid: CommandId) -> Result<&mut CommandInProgress, PduViolation> {
         let place = self.commands.get_mut(usize::from(cid)).and_then(Option::as_mut);
-        place.ok_or(Broken::field(8))
+        place.ok_or(PduViolation::field(8))
     }
 
     /// Processes the header of C2HData (section 3.6.2.9): data of a command, in order.
-    fn announce(&mut self, head: &Head<'_>) -> Result<(), End> {
+    fn announce(&mut self, head: &PduHeader<'_>) -> Result<(), SessionEnd> {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let cid = data.command.get();
         let command = self.in_progress(cid)?;
         let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
         if bytes == 0 || bytes != head.data_bytes as usize {
-            return Err(Broken::field(16).into());
+            return Err(PduViolation::field(16).into());
         }
         let left = command.carried.receives - command.received;
         if offset != command.received || bytes > left {
-            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE).into());
+            return Err(PduViolation::plain(FatalStatus::OUT_OF_RANGE).into());
         }
         let is_last = data.common.flags & flags::LAST_PDU != 0;
         let says_success = data.common.flags & flags::SUCCESS != 0;
         let ends_early = is_last && command.carried.may_be_fewer;
         if is_last != (bytes == left) && !ends_early || says_success && !is_last {
-            return Err(Broken::field(1).into());
+            return Err(PduViolation::field(1).into());
         }
         self.receiving = Some((cid, says_success));
         Ok(())
@@ -400,26 +412,27 @@ impl HostSession {
 
     /// Processes R2T (section 3.6.2.10). Requests for data come one at a time, each from where the
     /// previous one ended.
-    fn invited<'a>(&mut self, head: &Head<'_>) -> Result<HostEvent<'a>, End> {
+    fn invited<'a>(&mut self, head: &PduHeader<'_>) -> Result<HostEvent<'a>, SessionEnd> {
         let (ready, _) = ReadyHead::read_from_prefix(head.bytes).expect("its size");
         let cid = ready.command.get();
         let command = self.in_progress(cid)?;
         if command.sent < command.asked {
-            return Err(Broken::plain(FatalStatus::LIMIT_EXCEEDED).into());
+            return Err(PduViolation::plain(FatalStatus::LIMIT_EXCEEDED).into());
         }
         let (offset, bytes) = (ready.offset.get() as usize, ready.bytes.get() as usize);
         if bytes == 0 || offset != command.asked || bytes > command.carried.sends - offset {
-            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE).into());
+            return Err(PduViolation::plain(FatalStatus::OUT_OF_RANGE).into());
         }
         command.asked += bytes;
-        Ok(HostEvent::Ready(Ready { cid, tag: ready.tag.get(), offset, bytes }))
+        Ok(HostEvent::Ready(ReadyToTransfer { cid, tag: ready.tag.get(), offset, bytes }))
     }
 
     /// Processes CapsuleResp (section 3.6.2.7).
-    fn end<'a>(&mut self, completion: Completion) -> Result<HostEvent<'a>, End> {
+    fn end<'a>(&mut self, completion: Completion) -> Result<HostEvent<'a>, SessionEnd> {
         let cid = completion.cid.get();
         let place = self.commands.get_mut(usize::from(cid));
-        let command = place.and_then(Option::take).ok_or(End::from(Broken::field(20)))?;
+        let command =
+            place.and_then(Option::take).ok_or(SessionEnd::from(PduViolation::field(20)))?;
         let is_short = completion.status().is_ok()
             && command.received < command.carried.receives
             && !command.carried.may_be_fewer;
@@ -429,15 +442,15 @@ impl HostSession {
 }
 
 /// The reason why a connection ends.
-enum End {
+enum SessionEnd {
     /// The controller broke the protocol.
-    Broken(Broken),
+    Broken(PduViolation),
     /// The controller ended the connection.
-    Said(Fatal),
+    Said(ProtocolError),
 }
 
-impl From<Broken> for End {
-    fn from(broken: Broken) -> End {
-        End::Broken(broken)
+impl From<PduViolation> for SessionEnd {
+    fn from(broken: PduViolation) -> SessionEnd {
+        SessionEnd::Broken(broken)
     }
 }

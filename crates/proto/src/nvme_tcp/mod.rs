@@ -19,7 +19,7 @@ mod worker_fabric;
 
 pub use controller::ControllerSession;
 pub use framer::Digests;
-pub use host::{Carried, HostEvent, HostSession, Ready};
-pub use host_queue::{Encoded, Found, HostOptions, HostQueue, QueueEvent, Refusal};
+pub use host::{HostEvent, HostSession, ReadyToTransfer, TransferSizes};
+pub use host_queue::{EncodedRequest, Found, HostOptions, HostQueue, QueueEvent, Refusal};
 pub use limits::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX};
 pub use worker_fabric::WorkerFabric;

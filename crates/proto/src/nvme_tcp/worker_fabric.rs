@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use contract::{ConnId, Instant, PskMark};
 use wire::nvme::{Completion, Submission};
 
-use crate::nvme::{Action, Busy, Fabric, Held, Origin, Place, PortId, Queue};
+use crate::nvme::{Action, Fabric, HeldCommands, LockBusy, Origin, PortId, Queue, QueueAddress};
 
 /// A worker's access to the fabric, which distributes the fabric's actions to the worker's
 /// sessions.
@@ -29,7 +29,7 @@ struct Inbox {
     unnamed: VecDeque<ConnId>,
     /// Connections that wait until fewer commands are held back than `held` says.
     later: Vec<ConnId>,
-    held: Held,
+    held: HeldCommands,
     /// Connections for which the fabric was busy. `lost` has the numbers of queues that could not
     /// be ended for this reason.
     blocked: Vec<ConnId>,
@@ -104,13 +104,13 @@ impl WorkerFabric {
     }
 
     /// Returns which commands sessions hold back now.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> HeldCommands {
         self.fabric.held()
     }
 
     /// Makes [`WorkerFabric::news`] return this connection once fewer commands than `held` are held
     /// back.
-    pub(super) fn call_later(&self, conn: ConnId, held: Held) {
+    pub(super) fn call_later(&self, conn: ConnId, held: HeldCommands) {
         let mut inbox = self.inbox.borrow_mut();
         inbox.held = inbox.held.max(held);
         if !inbox.later.contains(&conn) {
@@ -144,8 +144,8 @@ impl WorkerFabric {
     /// Takes the moving queue with this number; `None` if there is no such queue.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric.
-    pub(super) fn claim(&self, number: u64) -> Result<Option<Queue>, Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric.
+    pub(super) fn claim(&self, number: u64) -> Result<Option<Queue>, LockBusy> {
         self.fabric.claim(number, self.worker)
     }
 
@@ -175,8 +175,8 @@ impl WorkerFabric {
         entry: &Submission,
         payload: &[u8],
         now: Instant,
-    ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
-        let place = Place { worker: self.worker, conn, address };
+    ) -> Result<Result<(Queue, Completion), Completion>, LockBusy> {
+        let place = QueueAddress { worker: self.worker, conn, address };
         self.fabric.connect(Origin { port, place, proven }, entry, payload, now)
     }
 }

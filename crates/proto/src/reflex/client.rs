@@ -5,16 +5,16 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use contract::{
-    Command, Control, Fatal, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice,
-    REQUEST_BYTES_MAX, Status, Tag, TenantReply,
+    Command, ControlRequest, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice,
+    ProtocolError, REQUEST_BYTES_MAX, Status, Tag, TenantReply,
 };
 use wire::reflex_v1::MessageHead;
 use wire::reflex_v2::{HelloBody, ReplyHead, ReplyOpcode, TENANT_BYTES_MAX, TOKEN_BYTES_MAX};
 use zerocopy::FromBytes;
 
-use super::passage::Passage;
+use super::passage::PayloadProgress;
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX, client_v2, v1};
-use crate::carry::Carry;
+use crate::carry::PartialMessage;
 
 /// The size in bytes of the longest message that is gathered before it is decoded: a head and the
 /// largest fixed body.
@@ -87,9 +87,9 @@ pub struct ClientSession {
     /// The hello to send; `None` in version 1.
     hello: Option<Box<Hello>>,
     /// The unread part of the last reply's data, which is passed to the caller as it arrives.
-    body: Passage,
+    body: PayloadProgress,
     /// The first bytes of the next message, while it has not come whole. Empty while data passes.
-    carry: Carry<GATHERED_BYTES_MAX>,
+    carry: PartialMessage<GATHERED_BYTES_MAX>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl ClientSession {
             checksums: hello.as_ref().is_some_and(|hello| hello.checksums),
             charged: 0,
             hello,
-            body: Passage::new(),
-            carry: Carry::new(),
+            body: PayloadProgress::new(),
+            carry: PartialMessage::new(),
         }
     }
 
@@ -208,7 +208,7 @@ impl ClientSession {
     /// Encodes nothing, and returns `Unsupported` in version 1, `BadLength` for a name that is too
     /// long, `Invalid` for a hello (which is the greeting's), and `Retry` before the hello's
     /// answer.
-    pub fn control(&mut self, control: &Control) -> Result<Vec<FrameHead>, Status> {
+    pub fn control(&mut self, control: &ControlRequest) -> Result<Vec<FrameHead>, Status> {
         match self.phase {
             Phase::Open => client_v2::control(control),
             Phase::V1 => Err(Status::Unsupported),
@@ -232,7 +232,7 @@ impl ClientSession {
     pub fn next_event<'a>(
         &mut self,
         input: &mut &'a [u8],
-    ) -> Result<Option<ClientEvent<'a>>, Fatal> {
+    ) -> Result<Option<ClientEvent<'a>>, ProtocolError> {
         if self.body.is_open() {
             let piece = self.body.next(input);
             return Ok(piece.map(|(bytes, end)| ClientEvent::Body { bytes, end }));
@@ -243,7 +243,10 @@ impl ClientSession {
         }
     }
 
-    fn next_v1<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<ClientEvent<'a>>, Fatal> {
+    fn next_v1<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<ClientEvent<'a>>, ProtocolError> {
         let (tag, body_bytes) = if self.carry.is_empty()
             && let Ok((head, rest)) = MessageHead::ref_from_prefix(input)
         {
@@ -264,7 +267,10 @@ impl ClientSession {
 
     /// Decodes the next message. A command's end whose head lies whole in the input is decoded in
     /// place; everything else is gathered.
-    fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<ClientEvent<'a>>, Fatal> {
+    fn next_v2<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<ClientEvent<'a>>, ProtocolError> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = ReplyHead::ref_from_prefix(input)
             && head.opcode == ReplyOpcode::DONE
@@ -293,31 +299,31 @@ impl ClientSession {
     }
 
     /// Processes the head of a reply that ends a command. Its data follows.
-    fn begin<'a>(&mut self, head: &ReplyHead) -> Result<ClientEvent<'a>, Fatal> {
+    fn begin<'a>(&mut self, head: &ReplyHead) -> Result<ClientEvent<'a>, ProtocolError> {
         if self.phase != Phase::Open {
-            return Err(Fatal::OutOfOrder);
+            return Err(ProtocolError::OutOfOrder);
         }
         let status = client_v2::status(head);
         let body_bytes = head.body_bytes.get();
         let body_bytes_max = if status.is_ok() { REQUEST_BYTES_MAX } else { 0 };
         if body_bytes as usize > body_bytes_max {
-            return Err(Fatal::BadLength(u64::from(body_bytes)));
+            return Err(ProtocolError::BadLength(u64::from(body_bytes)));
         }
         self.body.begin(body_bytes, self.checksums.then(|| head.body_crc32c.get()));
         Ok(ClientEvent::Reply { tag: head.tag.get(), status, body_bytes: body_bytes as usize })
     }
 
     /// Checks that the hello's answer comes first and once.
-    fn check_order(&mut self, event: Option<&ClientEvent<'_>>) -> Result<(), Fatal> {
+    fn check_order(&mut self, event: Option<&ClientEvent<'_>>) -> Result<(), ProtocolError> {
         match (self.phase, event) {
             (Phase::Unanswered, Some(ClientEvent::Hello { status, reply, .. })) => {
                 self.checksums &= reply.checksums;
                 self.phase = if status.is_ok() { Phase::Open } else { Phase::Refused };
                 Ok(())
             }
-            (Phase::Open, Some(ClientEvent::Hello { .. })) => Err(Fatal::OutOfOrder),
+            (Phase::Open, Some(ClientEvent::Hello { .. })) => Err(ProtocolError::OutOfOrder),
             (Phase::Open, _) => Ok(()),
-            _ => Err(Fatal::OutOfOrder),
+            _ => Err(ProtocolError::OutOfOrder),
         }
     }
 }

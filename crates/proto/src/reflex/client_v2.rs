@@ -4,8 +4,9 @@
 use alloc::vec::Vec;
 
 use contract::{
-    Command, Control, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
-    NamespaceInfo, Notice, Range, Register, Rights, Status, Tag, TenantReply,
+    Command, ControlRequest, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
+    NamespaceInfo, Notice, ProtocolError, Range, Rights, Status, Tag, TenantRegistration,
+    TenantReply,
 };
 use crc::Crc32c;
 use wire::reflex_v2::{
@@ -87,7 +88,7 @@ pub(super) fn request(
 /// Encodes a request about the connection or a tenant, such as a ping or a register, as heads to
 /// send in this order. Fails with `Unsupported` for requests that the version does not have,
 /// `Invalid` for a hello, and `BadLength` for a name that is too long.
-pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
+pub(super) fn control(control: &ControlRequest) -> Result<Vec<FrameHead>, Status> {
     let head = |opcode: Opcode, tag: Tag| {
         let mut head = RequestHead::new_zeroed();
         head.opcode = opcode;
@@ -95,27 +96,32 @@ pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
         head
     };
     match control {
-        Control::Hello(_) => Err(Status::Invalid),
-        Control::Find { .. } | Control::List { .. } => Err(Status::Unsupported),
-        Control::Ping { tag } => Ok(heads(&[head(Opcode::PING, *tag).as_bytes()])),
-        Control::Info { tag, namespace } => {
+        ControlRequest::Hello(_) => Err(Status::Invalid),
+        ControlRequest::Find { .. } | ControlRequest::List { .. } => Err(Status::Unsupported),
+        ControlRequest::Ping { tag } => Ok(heads(&[head(Opcode::PING, *tag).as_bytes()])),
+        ControlRequest::Info { tag, namespace } => {
             let mut head = head(Opcode::INFO, *tag);
             head.namespace = namespace.map_or(0, |namespace| namespace.0).into();
             Ok(heads(&[head.as_bytes()]))
         }
-        Control::Unregister { tag, tenant } => {
+        ControlRequest::Unregister { tag, tenant } => {
             let mut head = head(Opcode::UNREGISTER, *tag);
             head.tenant = (*tenant).into();
             Ok(heads(&[head.as_bytes()]))
         }
-        Control::Register(register) => with_slo(head(Opcode::REGISTER, register.tag), register),
-        Control::Renegotiate(register) => {
+        ControlRequest::Register(register) => {
+            with_slo(head(Opcode::REGISTER, register.tag), register)
+        }
+        ControlRequest::Renegotiate(register) => {
             with_slo(head(Opcode::RENEGOTIATE, register.tag), register)
         }
     }
 }
 
-fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>, Status> {
+fn with_slo(
+    mut head: RequestHead,
+    register: &TenantRegistration,
+) -> Result<Vec<FrameHead>, Status> {
     if register.name.len() > TENANT_BYTES_MAX {
         return Err(Status::BadLength);
     }
@@ -143,7 +149,7 @@ pub(super) fn status(head: &ReplyHead) -> Status {
 
 /// Checks and returns the size in bytes of the body after a head other than a command's end. The
 /// opcode fixes the size, except that unknown notices have up to `NOTICE_BYTES_MAX`.
-pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
+pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, ProtocolError> {
     let body_bytes = head.body_bytes.get() as usize;
     let fixed = match head.opcode {
         ReplyOpcode::HELLO => size_of::<HelloBody>(),
@@ -152,20 +158,23 @@ pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
         ReplyOpcode::NOTICE_RENEGOTIATE => size_of::<RenegotiateBody>(),
         ReplyOpcode::PONG | ReplyOpcode::NOTICE_DRAINING => 0,
         opcode if opcode.is_notice() => body_bytes.min(NOTICE_BYTES_MAX),
-        ReplyOpcode(opcode) => return Err(Fatal::BadOpcode(u16::from(opcode))),
+        ReplyOpcode(opcode) => return Err(ProtocolError::BadOpcode(u16::from(opcode))),
     };
-    if fixed == body_bytes { Ok(fixed) } else { Err(Fatal::BadLength(body_bytes as u64)) }
+    if fixed == body_bytes { Ok(fixed) } else { Err(ProtocolError::BadLength(body_bytes as u64)) }
 }
 
 /// Decodes a gathered message; `None` for a notice that this client does not know.
-pub(super) fn event(head: &ReplyHead, body: &[u8]) -> Result<Option<ClientEvent<'static>>, Fatal> {
+pub(super) fn event(
+    head: &ReplyHead,
+    body: &[u8],
+) -> Result<Option<ClientEvent<'static>>, ProtocolError> {
     let tag = head.tag.get();
     let status = status(head);
     Ok(Some(match head.opcode {
         ReplyOpcode::HELLO => {
             let body = whole::<HelloBody>(body);
             if status.is_ok() && body.version.get() != VERSION {
-                return Err(Fatal::BadVersion(body.version.get()));
+                return Err(ProtocolError::BadVersion(body.version.get()));
             }
             ClientEvent::Hello { tag, status, reply: hello_reply(&body) }
         }

@@ -7,9 +7,9 @@
 
 use alloc::vec::Vec;
 
-use super::passage::Passage;
+use super::passage::PayloadProgress;
 use super::server::{Phase, ServerSession};
-use crate::carry::Carry;
+use crate::carry::PartialMessage;
 
 /// The first bytes of a serialized session of protocol `reflex`, in format 1.
 const FORMAT: [u8; 2] = [b'r', 1];
@@ -52,8 +52,8 @@ impl ServerSession {
         Some(ServerSession {
             phase: *PHASES.get(usize::from(phase))?,
             checksums: checksums != 0,
-            payload: Passage::from_parts(left, (is_expected != 0).then_some(expected), crc),
-            carry: Carry::holding(input)?,
+            payload: PayloadProgress::from_parts(left, (is_expected != 0).then_some(expected), crc),
+            carry: PartialMessage::holding(input)?,
         })
     }
 }
@@ -70,7 +70,10 @@ mod tests {
     use super::*;
     use alloc::string::String;
     use alloc::{format, vec};
-    use contract::{Command, Hello, HelloReply, Movable, Range, Reply, Session, Status, Unpack};
+    use contract::{
+        Command, Hello, HelloReply, MigratableSession, Range, Reply, RestorableSession, Session,
+        Status,
+    };
 
     use crate::reflex::ClientSession;
 
@@ -91,7 +94,7 @@ mod tests {
             let mut input = core::slice::from_ref(byte);
             while let Some(event) = session.next_event(&mut input).unwrap() {
                 match event {
-                    contract::Event::Payload { bytes, end } => {
+                    contract::SessionEvent::Payload { bytes, end } => {
                         payload.extend_from_slice(bytes);
                         if let Some(end) = end {
                             said += &format!("{end:?} {payload:?}\n");

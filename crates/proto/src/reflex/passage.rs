@@ -6,7 +6,7 @@ use crc::Crc32c;
 
 /// The bytes of a payload that have not come, and the payload's checksums.
 #[derive(Debug)]
-pub(super) struct Passage {
+pub(super) struct PayloadProgress {
     left: u32,
     /// The checksum that the data should have; `None` if it has none.
     expected: Option<u32>,
@@ -14,18 +14,18 @@ pub(super) struct Passage {
     crc: Crc32c,
 }
 
-impl Passage {
+impl PayloadProgress {
     pub(super) const fn new() -> Self {
-        Passage { left: 0, expected: None, crc: Crc32c::EMPTY }
+        PayloadProgress { left: 0, expected: None, crc: Crc32c::EMPTY }
     }
 
     /// Restores a passage: the bytes that are left, their checksum if they have one, and the
     /// complement of the checksum so far.
     pub(super) const fn from_parts(left: u32, expected: Option<u32>, crc: u32) -> Self {
-        Passage { left, expected, crc: Crc32c::from_sum(!crc) }
+        PayloadProgress { left, expected, crc: Crc32c::from_sum(!crc) }
     }
 
-    /// Returns the arguments of [`from_parts`](Passage::from_parts).
+    /// Returns the arguments of [`from_parts`](PayloadProgress::from_parts).
     pub(super) const fn to_parts(&self) -> (u32, Option<u32>, u32) {
         (self.left, self.expected, !self.crc.sum())
     }
@@ -34,7 +34,7 @@ impl Passage {
     /// has no checksum.
     pub(super) fn begin(&mut self, bytes: u32, expected: Option<u32>) {
         assert!(self.left == 0, "data begins before the data before it has ended");
-        *self = Passage { left: bytes, expected, crc: Crc32c::EMPTY };
+        *self = PayloadProgress { left: bytes, expected, crc: Crc32c::EMPTY };
     }
 
     /// Returns `true` if bytes of the data have not come yet.
@@ -78,7 +78,7 @@ mod tests {
             for (expected, end) in
                 [(Crc32c::of(&data), Status::Ok), (Crc32c::of(&data) ^ 1, Status::BadChecksum)]
             {
-                let mut passage = Passage::new();
+                let mut passage = PayloadProgress::new();
                 passage.begin(1000, Some(expected));
                 assert_eq!(passage.next(&mut &data[..cut]), Some((&data[..cut], None)));
                 let mut input = &data[cut..];

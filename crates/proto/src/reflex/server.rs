@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use contract::{
-    Control, Event, Expected, Fatal, Fenced, FrameHead, Movable, Reply, Request, Session, Slot,
-    Speaks, Status, Tag, Unpack,
+    ControlRequest, ExpectedPayload, FrameHead, MigratableSession, ProtocolError, Reply, Request,
+    RestorableSession, RevocablePermissions, Session, SessionEvent, Slot, Status, Tag,
+    UnsolicitedOutput,
 };
 use wire::reflex_v1::{self, MessageHead};
 use wire::reflex_v2::{
@@ -14,9 +15,9 @@ use wire::reflex_v2::{
 };
 use zerocopy::FromBytes;
 
-use super::passage::Passage;
+use super::passage::PayloadProgress;
 use super::{PAYLOAD_BYTES_MAX, server_v2, v1};
-use crate::carry::Carry;
+use crate::carry::PartialMessage;
 
 /// The size in bytes of the longest message that is gathered before it is decoded: a hello with the
 /// longest token and name.
@@ -35,10 +36,10 @@ pub struct ServerSession {
     /// `true` if the client asked for checksums and, after the hello's reply, both ends agreed.
     pub(super) checksums: bool,
     /// The unread part of the last request's payload, which is passed to the worker as it arrives.
-    pub(super) payload: Passage,
+    pub(super) payload: PayloadProgress,
     /// The first bytes of the next message, while it has not come whole. Empty while a payload
     /// passes.
-    pub(super) carry: Carry<GATHERED_BYTES_MAX>,
+    pub(super) carry: PartialMessage<GATHERED_BYTES_MAX>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,8 @@ impl ServerSession {
         ServerSession {
             phase: Phase::Undetected,
             checksums: false,
-            payload: Passage::new(),
-            carry: Carry::new(),
+            payload: PayloadProgress::new(),
+            carry: PartialMessage::new(),
         }
     }
 
@@ -86,23 +87,23 @@ impl ServerSession {
 
     /// Detects the version by the first two bytes, and checks the magic of version 2, which has
     /// four.
-    fn detect(&mut self, input: &mut &[u8]) -> Result<(), Fatal> {
+    fn detect(&mut self, input: &mut &[u8]) -> Result<(), ProtocolError> {
         let word = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
         let Some(first) = self.carry.gather(input, 2).map(word) else { return Ok(()) };
         if first == reflex_v1::MAGIC {
             self.phase = Phase::V1;
         } else if first != word(&MAGIC) {
-            return Err(Fatal::BadMagic(first));
+            return Err(ProtocolError::BadMagic(first));
         } else if let Some(bytes) = self.carry.gather(input, 4) {
             if bytes != MAGIC {
-                return Err(Fatal::BadMagic(word(&bytes[2..])));
+                return Err(ProtocolError::BadMagic(word(&bytes[2..])));
             }
             self.phase = Phase::Hello;
         }
         Ok(())
     }
 
-    fn next_v1(&mut self, input: &mut &[u8]) -> Result<Option<Request>, Fatal> {
+    fn next_v1(&mut self, input: &mut &[u8]) -> Result<Option<Request>, ProtocolError> {
         let request = if self.carry.is_empty()
             && let Ok((head, rest)) = MessageHead::ref_from_prefix(input)
         {
@@ -121,7 +122,7 @@ impl ServerSession {
         Ok(Some(request))
     }
 
-    fn next_hello(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+    fn next_hello(&mut self, input: &mut &[u8]) -> Result<Option<ControlRequest>, ProtocolError> {
         let Some(bytes) = self.carry.gather(input, size_of::<HelloHead>()) else {
             return Ok(None);
         };
@@ -134,12 +135,15 @@ impl ServerSession {
         self.checksums = hello.checksums;
         self.carry.clear();
         self.phase = Phase::Unanswered;
-        Ok(Some(Control::Hello(hello)))
+        Ok(Some(ControlRequest::Hello(hello)))
     }
 
     /// Decodes the next message. A command whose head lies whole in the input is decoded in place;
     /// everything else is gathered.
-    fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_v2<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)
             && head.opcode < Opcode::CONTROL_FIRST
@@ -152,12 +156,12 @@ impl ServerSession {
         };
         let head = RequestHead::read_from_bytes(bytes).expect("gathered to its size");
         match head.opcode {
-            Opcode::HELLO => Err(Fatal::OutOfOrder),
+            Opcode::HELLO => Err(ProtocolError::OutOfOrder),
             Opcode::REGISTER | Opcode::RENEGOTIATE => self.next_register(&head, input),
             _ => {
                 self.carry.clear();
                 match server_v2::control(&head) {
-                    Some(control) => Ok(Some(Event::Control(Box::new(control)))),
+                    Some(control) => Ok(Some(SessionEvent::Control(Box::new(control)))),
                     None => self.begin(&head).map(Some),
                 }
             }
@@ -170,7 +174,7 @@ impl ServerSession {
         &mut self,
         head: &RequestHead,
         input: &mut &'a [u8],
-    ) -> Result<Option<Event<'a>>, Fatal> {
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         let payload_bytes = head.payload_bytes.get() as usize;
         if !(size_of::<SloBody>()..=REGISTER_BYTES_MAX).contains(&payload_bytes) {
             self.carry.clear();
@@ -180,8 +184,8 @@ impl ServerSession {
             return Ok(None);
         };
         let event = match server_v2::register(head, &bytes[size_of::<RequestHead>()..]) {
-            Ok(control) => Event::Control(Box::new(control)),
-            Err(verdict) => Event::Request(server_v2::refusal(head, 0, verdict)),
+            Ok(control) => SessionEvent::Control(Box::new(control)),
+            Err(verdict) => SessionEvent::Request(server_v2::refusal(head, 0, verdict)),
         };
         self.carry.clear();
         Ok(Some(event))
@@ -189,50 +193,53 @@ impl ServerSession {
 
     /// Decodes the head of a command, or of a message that is refused like one. Its payload
     /// follows.
-    fn begin<'a>(&mut self, head: &RequestHead) -> Result<Event<'a>, Fatal> {
+    fn begin<'a>(&mut self, head: &RequestHead) -> Result<SessionEvent<'a>, ProtocolError> {
         let payload_bytes = head.payload_bytes.get();
         if payload_bytes as usize > PAYLOAD_BYTES_MAX {
-            return Err(Fatal::BadLength(u64::from(payload_bytes)));
+            return Err(ProtocolError::BadLength(u64::from(payload_bytes)));
         }
         let request = server_v2::request(head);
         let checked = self.checksums && request.verdict.is_ok();
         self.payload.begin(payload_bytes, checked.then(|| head.payload_crc32c.get()));
-        Ok(Event::Request(request))
+        Ok(SessionEvent::Request(request))
     }
 }
 
 impl Session for ServerSession {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         if self.payload.is_open() {
             let piece = self.payload.next(input);
-            return Ok(piece.map(|(bytes, end)| Event::Payload { bytes, end }));
+            return Ok(piece.map(|(bytes, end)| SessionEvent::Payload { bytes, end }));
         }
         if self.phase == Phase::Undetected {
             self.detect(input)?;
         }
         match self.phase {
             Phase::Open => self.next_v2(input),
-            Phase::V1 => Ok(self.next_v1(input)?.map(Event::Request)),
+            Phase::V1 => Ok(self.next_v1(input)?.map(SessionEvent::Request)),
             Phase::Undetected => Ok(None),
-            Phase::Hello => Ok(self.next_hello(input)?.map(|c| Event::Control(Box::new(c)))),
+            Phase::Hello => Ok(self.next_hello(input)?.map(|c| SessionEvent::Control(Box::new(c)))),
             Phase::Unanswered | Phase::Refused if input.is_empty() => Ok(None),
-            Phase::Unanswered | Phase::Refused => Err(Fatal::OutOfOrder),
+            Phase::Unanswered | Phase::Refused => Err(ProtocolError::OutOfOrder),
         }
     }
 
-    fn expects(&self) -> Option<Expected> {
+    fn expects(&self) -> Option<ExpectedPayload> {
         let bytes = self.payload.left();
-        (bytes > 0).then_some(Expected { place: None, bytes })
+        (bytes > 0).then_some(ExpectedPayload { place: None, bytes })
     }
 
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
         match self.phase {
             Phase::V1 => v1::reply(reply, body),
-            Phase::Undetected | Phase::Hello | Phase::Refused => Err(Fatal::OutOfOrder),
+            Phase::Undetected | Phase::Hello | Phase::Refused => Err(ProtocolError::OutOfOrder),
             Phase::Open => Ok(server_v2::reply(reply, body, self.checksums)),
             Phase::Unanswered => {
                 let Reply::Hello { status, reply: limits, .. } = reply else {
-                    return Err(Fatal::OutOfOrder);
+                    return Err(ProtocolError::OutOfOrder);
                 };
                 self.checksums &= limits.checksums;
                 self.phase = if status.is_ok() { Phase::Open } else { Phase::Refused };
@@ -255,7 +262,7 @@ impl Session for ServerSession {
 }
 
 /// Rights of admitted requests are never withdrawn in this protocol.
-impl Fenced for ServerSession {
+impl RevocablePermissions for ServerSession {
     fn allowed_as_of(&self, _: Tag) -> u32 {
         0
     }
@@ -266,9 +273,9 @@ impl Fenced for ServerSession {
 }
 
 /// A session of `reflex` sends only replies, and no messages of its own.
-impl Speaks for ServerSession {}
+impl UnsolicitedOutput for ServerSession {}
 
-impl Movable for ServerSession {
+impl MigratableSession for ServerSession {
     fn moves_to(&self, _: u16) -> bool {
         true
     }
@@ -278,7 +285,7 @@ impl Movable for ServerSession {
     }
 }
 
-impl Unpack for ServerSession {
+impl RestorableSession for ServerSession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         ServerSession::from_bytes(packed)
     }

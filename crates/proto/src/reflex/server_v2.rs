@@ -4,9 +4,9 @@
 use alloc::string::String;
 
 use contract::{
-    Command, Control, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
-    NamespaceInfo, Notice, REQUEST_BYTES_MAX, Range, Register, Reply, Request, Slo, Status, Tag,
-    TenantReply,
+    Command, ControlRequest, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
+    NamespaceInfo, Notice, ProtocolError, REQUEST_BYTES_MAX, Range, Reply, Request, Slo, Status,
+    Tag, TenantRegistration, TenantReply,
 };
 use crc::Crc32c;
 use wire::reflex_v2::{
@@ -26,15 +26,15 @@ const PERCENTILE_TENTHS_MAX: u16 = 1000;
 const REFUSED: Command = Command::Flush;
 
 /// Checks a hello's head, and returns the number of bytes of the token and the name that follow it.
-pub(super) fn check_hello(head: &HelloHead) -> Result<usize, Fatal> {
+pub(super) fn check_hello(head: &HelloHead) -> Result<usize, ProtocolError> {
     let (oldest, newest) = (head.version_min.get(), head.version_max.get());
     if !(oldest..=newest).contains(&VERSION) {
-        return Err(Fatal::BadVersion(if oldest > VERSION { oldest } else { newest }));
+        return Err(ProtocolError::BadVersion(if oldest > VERSION { oldest } else { newest }));
     }
     let (token, tenant) = (usize::from(head.token_bytes), usize::from(head.tenant_bytes));
     for (length, max) in [(token, TOKEN_BYTES_MAX), (tenant, TENANT_BYTES_MAX)] {
         if length > max {
-            return Err(Fatal::BadLength(length as u64));
+            return Err(ProtocolError::BadLength(length as u64));
         }
     }
     Ok(token + tenant)
@@ -135,21 +135,21 @@ fn namespace(head: &RequestHead) -> Option<NamespaceId> {
 
 /// Decodes a ping, info or unregister, which have no payload; `None` if the message is another one
 /// or malformed.
-pub(super) fn control(head: &RequestHead) -> Option<Control> {
+pub(super) fn control(head: &RequestHead) -> Option<ControlRequest> {
     if head.payload_bytes.get() != 0 || head.flags != 0 || !is_reserved_zero(head) {
         return None;
     }
     let tag = head.tag.get();
     match head.opcode {
-        Opcode::PING => Some(Control::Ping { tag }),
-        Opcode::INFO => Some(Control::Info { tag, namespace: namespace(head) }),
-        Opcode::UNREGISTER => Some(Control::Unregister { tag, tenant: head.tenant.get() }),
+        Opcode::PING => Some(ControlRequest::Ping { tag }),
+        Opcode::INFO => Some(ControlRequest::Info { tag, namespace: namespace(head) }),
+        Opcode::UNREGISTER => Some(ControlRequest::Unregister { tag, tenant: head.tenant.get() }),
         _ => None,
     }
 }
 
 /// Decodes a register or renegotiate with its payload, which is at least an [`SloBody`].
-pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, Status> {
+pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<ControlRequest, Status> {
     let (body, name) = SloBody::ref_from_prefix(payload).expect("the length was checked");
     if name.len() != usize::from(body.name_bytes) {
         return Err(Status::BadLength);
@@ -162,15 +162,15 @@ pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, St
     if !good {
         return Err(Status::Invalid);
     }
-    let register = Register {
+    let register = TenantRegistration {
         tag: head.tag.get(),
         tenant: head.tenant.get(),
         name: name.into(),
         slo: slo(body),
     };
     Ok(match head.opcode {
-        Opcode::REGISTER => Control::Register(register),
-        _ => Control::Renegotiate(register),
+        Opcode::REGISTER => ControlRequest::Register(register),
+        _ => ControlRequest::Renegotiate(register),
     })
 }
 

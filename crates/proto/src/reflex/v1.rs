@@ -1,20 +1,22 @@
 //! Version 1 of protocol `reflex`, both ends: the meaning of a [`MessageHead`]. The version has no
 //! status, so every request that cannot be answered ends the connection.
 
-use contract::{BLOCK_BYTES, Command, Fatal, FrameHead, Range, Reply, Request, Status, Tag};
+use contract::{
+    BLOCK_BYTES, Command, FrameHead, ProtocolError, Range, Reply, Request, Status, Tag,
+};
 use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
 use zerocopy::IntoBytes;
 
 use super::REQUEST_BLOCKS_MAX;
 
 /// Decodes the head of a client's request at the server.
-pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
+pub(super) fn request(head: &MessageHead) -> Result<Request, ProtocolError> {
     check_magic(head)?;
     let range = Range::new(head.lba.get(), head.lba_count.get());
     let command = match head.opcode {
         Opcode::GET => Command::Read(range),
         Opcode::SET => Command::Write { range, fua: false },
-        Opcode(opcode) => return Err(Fatal::BadOpcode(opcode.get())),
+        Opcode(opcode) => return Err(ProtocolError::BadOpcode(opcode.get())),
     };
     check_length(head)?;
     Ok(Request {
@@ -29,17 +31,17 @@ pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
 }
 
 /// Encodes the head of the server's reply; a read's data follows.
-pub(super) fn reply(reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+pub(super) fn reply(reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
     let Reply::Done { tag, command, status } = *reply else {
-        return Err(Fatal::Unanswerable(Status::Unsupported));
+        return Err(ProtocolError::Unanswerable(Status::Unsupported));
     };
     if !status.is_ok() {
-        return Err(Fatal::Unanswerable(status));
+        return Err(ProtocolError::Unanswerable(status));
     }
     let (opcode, range, lba_count) = match command {
         Command::Read(range) => (Opcode::GET, range, range.blocks),
         Command::Write { range, .. } => (Opcode::SET, range, 0),
-        _ => return Err(Fatal::Unanswerable(Status::Unsupported)),
+        _ => return Err(ProtocolError::Unanswerable(Status::Unsupported)),
     };
     assert!(body.len() == lba_count as usize * BLOCK_BYTES, "the body of a read is its range");
     Ok(head(opcode, tag, range.lba, lba_count))
@@ -59,31 +61,31 @@ pub(super) fn encode_request(tag: Tag, command: Command) -> Result<FrameHead, St
 
 /// Decodes a server's head at the client. Returns the request's tag, and the number of bytes of
 /// data that follow.
-pub(super) fn decode_reply(head: &MessageHead) -> Result<(Tag, usize), Fatal> {
+pub(super) fn decode_reply(head: &MessageHead) -> Result<(Tag, usize), ProtocolError> {
     check_magic(head)?;
     let body_bytes = match head.opcode {
         Opcode::GET => check_length(head)?,
         Opcode::SET if head.lba_count.get() == 0 => 0,
-        Opcode::SET => return Err(Fatal::BadLength(u64::from(head.lba_count.get()))),
-        Opcode(opcode) => return Err(Fatal::BadOpcode(opcode.get())),
+        Opcode::SET => return Err(ProtocolError::BadLength(u64::from(head.lba_count.get()))),
+        Opcode(opcode) => return Err(ProtocolError::BadOpcode(opcode.get())),
     };
-    let tag = head.handle.get().checked_sub(1).ok_or(Fatal::UnknownTag(0))?;
+    let tag = head.handle.get().checked_sub(1).ok_or(ProtocolError::UnknownTag(0))?;
     Ok((tag, body_bytes))
 }
 
-fn check_magic(head: &MessageHead) -> Result<(), Fatal> {
+fn check_magic(head: &MessageHead) -> Result<(), ProtocolError> {
     match head.magic.get() {
         MAGIC => Ok(()),
-        other => Err(Fatal::BadMagic(other)),
+        other => Err(ProtocolError::BadMagic(other)),
     }
 }
 
 /// Checks the length of the head's range, and returns the length in bytes.
-fn check_length(head: &MessageHead) -> Result<usize, Fatal> {
+fn check_length(head: &MessageHead) -> Result<usize, ProtocolError> {
     let blocks = head.lba_count.get();
     match blocks {
         1..=REQUEST_BLOCKS_MAX => Ok(blocks as usize * BLOCK_BYTES),
-        _ => Err(Fatal::BadLength(u64::from(blocks) * BLOCK_BYTES as u64)),
+        _ => Err(ProtocolError::BadLength(u64::from(blocks) * BLOCK_BYTES as u64)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::Unfit;
+use super::TakeoverRefusal;
 use super::bytes::Reader;
 
 /// The size in bytes of the ticket and the length before each parcel.
@@ -23,16 +23,16 @@ pub fn put_parcel(body: &mut Vec<u8>, ticket: u64, parcel: &[u8]) {
 /// Appends a connection to a body like [`put_parcel`], unless the body would exceed `most` bytes.
 ///
 /// # Errors
-/// Returns [`Unfit::TooLarge`] if it would; the body is unchanged.
+/// Returns [`TakeoverRefusal::TooLarge`] if it would; the body is unchanged.
 pub fn put_parcel_within(
     body: &mut Vec<u8>,
     ticket: u64,
     parcel: &[u8],
     most: usize,
-) -> Result<(), Unfit> {
+) -> Result<(), TakeoverRefusal> {
     let bytes = body.len().saturating_add(PREFIX_BYTES).saturating_add(parcel.len());
     if bytes > most {
-        return Err(Unfit::TooLarge);
+        return Err(TakeoverRefusal::TooLarge);
     }
     put_parcel(body, ticket, parcel);
     Ok(())
@@ -41,8 +41,8 @@ pub fn put_parcel_within(
 /// Returns the connections of a body, with their tickets.
 ///
 /// # Errors
-/// Returns [`Unfit::Length`] if the body is truncated.
-pub fn parcels(body: &[u8]) -> Result<Parcels<'_>, Unfit> {
+/// Returns [`TakeoverRefusal::Length`] if the body is truncated.
+pub fn parcels(body: &[u8]) -> Result<Parcels<'_>, TakeoverRefusal> {
     let (mut input, mut found) = (Reader(body), Vec::new());
     while !input.0.is_empty() {
         found.push((input.u64()?, input.string()?));
@@ -61,8 +61,8 @@ pub fn put_controller(controller: &[u8]) -> Vec<u8> {
 /// Returns a body's controller, and its connections with their tickets.
 ///
 /// # Errors
-/// Returns [`Unfit::Length`] if the body is truncated.
-pub fn controller(body: &[u8]) -> Result<(&[u8], Parcels<'_>), Unfit> {
+/// Returns [`TakeoverRefusal::Length`] if the body is truncated.
+pub fn controller(body: &[u8]) -> Result<(&[u8], Parcels<'_>), TakeoverRefusal> {
     let mut input = Reader(body);
     let controller = input.string()?;
     Ok((controller, parcels(input.0)?))
@@ -76,8 +76,8 @@ pub fn put_tickets(tickets: &[u64]) -> Vec<u8> {
 /// Returns the tickets of a body.
 ///
 /// # Errors
-/// Returns [`Unfit::Length`] if the body is truncated.
-pub fn tickets(body: &[u8]) -> Result<Vec<u64>, Unfit> {
+/// Returns [`TakeoverRefusal::Length`] if the body is truncated.
+pub fn tickets(body: &[u8]) -> Result<Vec<u64>, TakeoverRefusal> {
     let (mut input, mut found) = (Reader(body), Vec::new());
     while !input.0.is_empty() {
         found.push(input.u64()?);
@@ -106,12 +106,12 @@ mod tests {
         let (whole, most) = (body.clone(), body.len() + PREFIX_BYTES + 4);
         for (parcel, fits) in [(&b"large"[..], false), (b"fits", true), (b"", false)] {
             let put = put_parcel_within(&mut body, 2, parcel, most);
-            assert_eq!(put, if fits { Ok(()) } else { Err(Unfit::TooLarge) });
+            assert_eq!(put, if fits { Ok(()) } else { Err(TakeoverRefusal::TooLarge) });
         }
         assert_eq!((body.len(), &body[..whole.len()]), (most, &whole[..]));
         assert_eq!(controller(&body).unwrap().1[1], (2, &b"fits"[..]));
         let body = put_tickets(&[1, u64::MAX]);
         assert_eq!(tickets(&body).unwrap(), [1, u64::MAX]);
-        assert_eq!(tickets(&body[..15]), Err(Unfit::Length));
+        assert_eq!(tickets(&body[..15]), Err(TakeoverRefusal::Length));
     }
 }

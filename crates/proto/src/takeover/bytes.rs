@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use contract::Instant;
 
-use super::{Unfit, VERSION};
+use super::{TakeoverRefusal, VERSION};
 
 /// The size in bytes of the magic, version and length before [sealed](Writer::sealed) content.
 const PREFIX_BYTES: usize = 8 + 2 + 4;
@@ -27,84 +27,84 @@ impl<'a> Reader<'a> {
     /// Opens content that was [sealed](Writer::sealed) with this magic.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the magic, the version or the length differs.
-    pub(crate) fn open(bytes: &'a [u8], magic: [u8; 8]) -> Result<Reader<'a>, Unfit> {
+    /// Returns a [`TakeoverRefusal`] if the magic, the version or the length differs.
+    pub(crate) fn open(bytes: &'a [u8], magic: [u8; 8]) -> Result<Reader<'a>, TakeoverRefusal> {
         let mut input = Reader(bytes);
-        if input.array().map_err(|_| Unfit::Foreign)? != magic {
-            return Err(Unfit::Foreign);
+        if input.array().map_err(|_| TakeoverRefusal::Foreign)? != magic {
+            return Err(TakeoverRefusal::Foreign);
         }
         let version = input.u16()?;
         if version != VERSION {
-            return Err(Unfit::Version(version));
+            return Err(TakeoverRefusal::Version(version));
         }
         match input.u32()? as usize == input.0.len() {
             true => Ok(input),
-            false => Err(Unfit::Length),
+            false => Err(TakeoverRefusal::Length),
         }
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Unfit::Length)?;
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], TakeoverRefusal> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(TakeoverRefusal::Length)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Unfit> {
+    pub(crate) fn u8(&mut self) -> Result<u8, TakeoverRefusal> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Unfit> {
+    pub(crate) fn u16(&mut self) -> Result<u16, TakeoverRefusal> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Unfit> {
+    pub(crate) fn u32(&mut self) -> Result<u32, TakeoverRefusal> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Unfit> {
+    pub(crate) fn u64(&mut self) -> Result<u64, TakeoverRefusal> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(crate) fn u128(&mut self) -> Result<u128, Unfit> {
+    pub(crate) fn u128(&mut self) -> Result<u128, TakeoverRefusal> {
         self.array().map(u128::from_le_bytes)
     }
 
     /// Takes a flag, a byte of 0 or 1. `what` names the flag in the error.
-    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Unfit> {
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, TakeoverRefusal> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Unfit::Value(what)),
+            _ => Err(TakeoverRefusal::Value(what)),
         }
     }
 
     /// Takes an optional IP address, in the form in which [`Writer::address`] appends it.
-    pub(crate) fn address(&mut self) -> Result<Option<IpAddr>, Unfit> {
+    pub(crate) fn address(&mut self) -> Result<Option<IpAddr>, TakeoverRefusal> {
         let (is_there, is_v4) = (self.flag("address")?, self.flag("address")?);
         let address = Ipv6Addr::from(self.array::<16>()?);
         let short = address.to_ipv4_mapped().filter(|_| is_v4);
         Ok(is_there.then_some(short.map_or(IpAddr::V6(address), IpAddr::V4)))
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Unfit::Length)?;
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], TakeoverRefusal> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(TakeoverRefusal::Length)?;
         self.0 = rest;
         Ok(taken)
     }
 
     /// Takes bytes preceded by their number (4 bytes).
-    pub(crate) fn string(&mut self) -> Result<&'a [u8], Unfit> {
+    pub(crate) fn string(&mut self) -> Result<&'a [u8], TakeoverRefusal> {
         let count = self.u32()? as usize;
         self.bytes(count)
     }
 
     /// Takes the number of items that follow (4 bytes). Each item has at least `bytes_min` bytes,
     /// so a number is refused if the remaining bytes cannot hold so many items.
-    pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, Unfit> {
+    pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, TakeoverRefusal> {
         let count = self.u32()? as usize;
         match count.checked_mul(bytes_min) {
             Some(bytes) if bytes <= self.0.len() => Ok(count),
-            _ => Err(Unfit::Length),
+            _ => Err(TakeoverRefusal::Length),
         }
     }
 }
@@ -126,12 +126,13 @@ impl Writer {
     /// Ends the content by storing its length.
     ///
     /// # Errors
-    /// Returns [`Unfit::TooLarge`] if the content has more than `bytes_max` bytes.
-    pub(crate) fn sealed(mut self, bytes_max: usize) -> Result<Vec<u8>, Unfit> {
+    /// Returns [`TakeoverRefusal::TooLarge`] if the content has more than `bytes_max` bytes.
+    pub(crate) fn sealed(mut self, bytes_max: usize) -> Result<Vec<u8>, TakeoverRefusal> {
         if self.0.len() > bytes_max {
-            return Err(Unfit::TooLarge);
+            return Err(TakeoverRefusal::TooLarge);
         }
-        let length = u32::try_from(self.0.len() - PREFIX_BYTES).map_err(|_| Unfit::TooLarge)?;
+        let length =
+            u32::try_from(self.0.len() - PREFIX_BYTES).map_err(|_| TakeoverRefusal::TooLarge)?;
         self.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
         Ok(self.0)
     }
@@ -157,13 +158,13 @@ impl Writer {
     }
 
     /// Appends the number of items, or of bytes, that follow (4 bytes).
-    pub(crate) fn count(&mut self, count: usize) -> Result<(), Unfit> {
-        let count = u32::try_from(count).map_err(|_| Unfit::TooLarge)?;
+    pub(crate) fn count(&mut self, count: usize) -> Result<(), TakeoverRefusal> {
+        let count = u32::try_from(count).map_err(|_| TakeoverRefusal::TooLarge)?;
         self.put(count.to_le_bytes());
         Ok(())
     }
 
-    pub(crate) fn string(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
+    pub(crate) fn string(&mut self, bytes: &[u8]) -> Result<(), TakeoverRefusal> {
         self.count(bytes.len())?;
         self.0.extend_from_slice(bytes);
         Ok(())

@@ -5,14 +5,14 @@
 //! of the body (4), number of descriptors (2), zero (2).
 
 use super::bytes::{Reader, Writer};
-use super::{BODY_BYTES_MAX, Unfit, VERSION};
+use super::{BODY_BYTES_MAX, TakeoverRefusal, VERSION};
 
 const MAGIC: [u8; 4] = *b"nftk";
 
 /// The kind of a message between the old and the new process of a take-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Kind {
+pub enum TakeoverKind {
     /// From the new process: the wish to take over, and the process's identity.
     Hello = 1,
     /// From the old process: its configuration, which does not change from now on.
@@ -52,38 +52,38 @@ pub enum Kind {
     /// ([`controller`](super::controller)), and their sockets in the same order. The ticket is as
     /// with `Parcels`. The answer is for all of them, with the ticket of the first.
     Controller = 16,
-    /// From the old process: the state of a volume at rest, as a descriptor of memory. The ticket is
-    /// the index of its device there.
+    /// From the old process: the state of a volume at rest, as a descriptor of memory. The ticket
+    /// is the index of its device there.
     Volume = 17,
 }
 
-impl Kind {
-    const ALL: [Kind; 17] = [
-        Kind::Hello,
-        Kind::Inventory,
-        Kind::Files,
-        Kind::Listeners,
-        Kind::Ready,
-        Kind::Still,
-        Kind::Parcels,
-        Kind::Taken,
-        Kind::Refused,
-        Kind::Yours,
-        Kind::Commit,
-        Kind::Committed,
-        Kind::Rest,
-        Kind::Stop,
-        Kind::Fabric,
-        Kind::Controller,
-        Kind::Volume,
+impl TakeoverKind {
+    const ALL: [TakeoverKind; 17] = [
+        TakeoverKind::Hello,
+        TakeoverKind::Inventory,
+        TakeoverKind::Files,
+        TakeoverKind::Listeners,
+        TakeoverKind::Ready,
+        TakeoverKind::Still,
+        TakeoverKind::Parcels,
+        TakeoverKind::Taken,
+        TakeoverKind::Refused,
+        TakeoverKind::Yours,
+        TakeoverKind::Commit,
+        TakeoverKind::Committed,
+        TakeoverKind::Rest,
+        TakeoverKind::Stop,
+        TakeoverKind::Fabric,
+        TakeoverKind::Controller,
+        TakeoverKind::Volume,
     ];
 }
 
 /// The head of a take-over message, which states the kind and length of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct TakeoverHead {
     /// The kind of the message.
-    pub kind: Kind,
+    pub kind: TakeoverKind,
     /// The ticket of the connection concerned, or a time; zero if neither.
     pub ticket: u64,
     /// The length of the body in bytes.
@@ -92,17 +92,17 @@ pub struct Head {
     pub descriptors: u16,
 }
 
-impl Head {
+impl TakeoverHead {
     /// The size of a head in bytes.
     pub const BYTES: usize = 24;
 
     /// Encodes the head in the format of this module.
     ///
     /// # Errors
-    /// Returns [`Unfit::TooLarge`] if the body is larger than a message may be.
-    pub fn to_bytes(self) -> Result<[u8; Head::BYTES], Unfit> {
+    /// Returns [`TakeoverRefusal::TooLarge`] if the body is larger than a message may be.
+    pub fn to_bytes(self) -> Result<[u8; TakeoverHead::BYTES], TakeoverRefusal> {
         if self.body_bytes > BODY_BYTES_MAX {
-            return Err(Unfit::TooLarge);
+            return Err(TakeoverRefusal::TooLarge);
         }
         let mut to = Writer::default();
         to.put(MAGIC);
@@ -118,29 +118,29 @@ impl Head {
     /// Decodes the head of a message of the other process.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the bytes are foreign, of another version, of an unknown kind, or of
-    /// too large a message.
-    pub fn parse(bytes: &[u8; Head::BYTES]) -> Result<Head, Unfit> {
+    /// Returns a [`TakeoverRefusal`] if the bytes are foreign, of another version, of an unknown
+    /// kind, or of too large a message.
+    pub fn parse(bytes: &[u8; TakeoverHead::BYTES]) -> Result<TakeoverHead, TakeoverRefusal> {
         let from = &mut Reader(bytes);
         if from.array()? != MAGIC {
-            return Err(Unfit::Foreign);
+            return Err(TakeoverRefusal::Foreign);
         }
         let version = from.u16()?;
         if version != VERSION {
-            return Err(Unfit::Version(version));
+            return Err(TakeoverRefusal::Version(version));
         }
         let number = usize::from(from.u16()?);
-        let kind = number.checked_sub(1).and_then(|index| Kind::ALL.get(index));
-        let head = Head {
-            kind: *kind.ok_or(Unfit::Value("kind"))?,
+        let kind = number.checked_sub(1).and_then(|index| TakeoverKind::ALL.get(index));
+        let head = TakeoverHead {
+            kind: *kind.ok_or(TakeoverRefusal::Value("kind"))?,
             ticket: from.u64()?,
             body_bytes: from.u32()? as usize,
             descriptors: from.u16()?,
         };
         match from.u16()? {
-            _ if head.body_bytes > BODY_BYTES_MAX => Err(Unfit::TooLarge),
+            _ if head.body_bytes > BODY_BYTES_MAX => Err(TakeoverRefusal::TooLarge),
             0 => Ok(head),
-            _ => Err(Unfit::Value("head")),
+            _ => Err(TakeoverRefusal::Value("head")),
         }
     }
 }
@@ -151,31 +151,38 @@ mod tests {
 
     #[test]
     fn a_head_is_what_was_said() {
-        for (n, kind) in Kind::ALL.into_iter().enumerate() {
+        for (n, kind) in TakeoverKind::ALL.into_iter().enumerate() {
             let (ticket, descriptors) = (u64::MAX - n as u64, n as u16);
-            let head = Head { kind, ticket, body_bytes: n * 1000, descriptors };
-            assert_eq!(Head::parse(&head.to_bytes().unwrap()), Ok(head));
+            let head = TakeoverHead { kind, ticket, body_bytes: n * 1000, descriptors };
+            assert_eq!(TakeoverHead::parse(&head.to_bytes().unwrap()), Ok(head));
         }
     }
 
     #[test]
     fn other_heads_are_refused() {
-        let good = Head { kind: Kind::Hello, ticket: 0, body_bytes: 0, descriptors: 0 };
+        let good =
+            TakeoverHead { kind: TakeoverKind::Hello, ticket: 0, body_bytes: 0, descriptors: 0 };
         let good = good.to_bytes().unwrap();
         let with = |at: usize, byte: u8| {
             let mut bytes = good;
             bytes[at] = byte;
-            Head::parse(&bytes)
+            TakeoverHead::parse(&bytes)
         };
-        assert_eq!(with(0, b'x'), Err(Unfit::Foreign));
-        assert_eq!(with(4, 9), Err(Unfit::Version(9)));
-        assert_eq!(with(6, 0), Err(Unfit::Value("kind")));
-        assert_eq!(with(6, 18), Err(Unfit::Value("kind")));
-        assert_eq!(with(19, 0xff), Err(Unfit::TooLarge));
-        assert_eq!(with(23, 1), Err(Unfit::Value("head")));
-        let largest = Head { body_bytes: BODY_BYTES_MAX, ..Head::parse(&good).unwrap() };
-        assert_eq!(Head::parse(&largest.to_bytes().unwrap()), Ok(largest));
-        let large = Head { kind: Kind::Parcels, ticket: 0, body_bytes: usize::MAX, descriptors: 1 };
-        assert_eq!(large.to_bytes(), Err(Unfit::TooLarge));
+        assert_eq!(with(0, b'x'), Err(TakeoverRefusal::Foreign));
+        assert_eq!(with(4, 9), Err(TakeoverRefusal::Version(9)));
+        assert_eq!(with(6, 0), Err(TakeoverRefusal::Value("kind")));
+        assert_eq!(with(6, 18), Err(TakeoverRefusal::Value("kind")));
+        assert_eq!(with(19, 0xff), Err(TakeoverRefusal::TooLarge));
+        assert_eq!(with(23, 1), Err(TakeoverRefusal::Value("head")));
+        let largest =
+            TakeoverHead { body_bytes: BODY_BYTES_MAX, ..TakeoverHead::parse(&good).unwrap() };
+        assert_eq!(TakeoverHead::parse(&largest.to_bytes().unwrap()), Ok(largest));
+        let large = TakeoverHead {
+            kind: TakeoverKind::Parcels,
+            ticket: 0,
+            body_bytes: usize::MAX,
+            descriptors: 1,
+        };
+        assert_eq!(large.to_bytes(), Err(TakeoverRefusal::TooLarge));
     }
 }

@@ -15,7 +15,7 @@ pub use batch::{
     tickets,
 };
 pub(crate) use bytes::{Reader, Writer, age, earlier};
-pub use head::{Head, Kind};
+pub use head::{TakeoverHead, TakeoverKind};
 pub use parcel::{decode, encode};
 pub(crate) use parcel::{put_command, take_command};
-pub use unfit::{BODY_BYTES_MAX, Unfit, VERSION};
+pub use unfit::{BODY_BYTES_MAX, TakeoverRefusal, VERSION};

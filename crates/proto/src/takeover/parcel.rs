@@ -1,4 +1,5 @@
-//! A connection as bytes, for another process: a [`Parcel`] with tenants by name and times as ages.
+//! A connection as bytes, for another process: a [`MigratingConnection`] with tenants by name and
+//! times as ages.
 //!
 //! The format is little-endian: magic `nfparcel` (8 bytes), version (2), length of the rest (4),
 //! then the fields in the order of [`encode`]. Each count is checked against the remaining bytes
@@ -9,13 +10,13 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use contract::{
-    Command, Instant, ListenerId, Member, NamespaceId, NamespaceView, Parcel, ParcelGrant,
-    ParcelPlace, ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Status,
-    TenantId, Ticket,
+    Command, Instant, ListenerId, Member, MigratingConnection, MigratingGrant, MigratingNameClaim,
+    MigratingPayload, MigratingRequest, NamespaceId, NamespaceView, Peer, REQUEST_BYTES_MAX, Range,
+    Request, Rights, Status, TenantId, Ticket,
 };
 
 use super::bytes::{Reader, Writer, age, earlier};
-use super::{BODY_BYTES_MAX, Unfit};
+use super::{BODY_BYTES_MAX, TakeoverRefusal};
 
 const MAGIC: [u8; 8] = *b"nfparcel";
 
@@ -30,9 +31,9 @@ const NOBODY: u16 = u16::MAX;
 struct Names(Vec<(TenantId, String)>);
 
 impl Names {
-    fn place(&self, tenant: TenantId) -> Result<u16, Unfit> {
+    fn place(&self, tenant: TenantId) -> Result<u16, TakeoverRefusal> {
         let place = self.0.iter().position(|(known, _)| *known == tenant);
-        place.map(|place| place as u16).ok_or_else(|| Unfit::Tenant(String::new()))
+        place.map(|place| place as u16).ok_or_else(|| TakeoverRefusal::Tenant(String::new()))
     }
 }
 
@@ -40,12 +41,13 @@ impl Names {
 /// epoch any more; without an epoch, any epoch will do.
 ///
 /// # Errors
-/// Returns an [`Unfit`] if a required tenant has no name any more, or if the parcel is too large.
+/// Returns a [`TakeoverRefusal`] if a required tenant has no name any more, or if the parcel is too
+/// large.
 pub fn encode(
-    parcel: &Parcel,
+    parcel: &MigratingConnection,
     now: Instant,
     mut name: impl FnMut(TenantId, Option<u32>) -> Option<String>,
-) -> Result<Vec<u8>, Unfit> {
+) -> Result<Vec<u8>, TakeoverRefusal> {
     let mut names = Names::default();
     let mut know = |tenant: TenantId, epoch: Option<u32>| {
         let found = name(tenant, epoch);
@@ -68,14 +70,16 @@ pub fn encode(
         .iter()
         .map(|(request, member)| {
             let known = know(member.tenant, Some(member.epoch));
-            known.map(|tenant| (request, tenant)).ok_or_else(|| Unfit::Tenant(String::new()))
+            known
+                .map(|tenant| (request, tenant))
+                .ok_or_else(|| TakeoverRefusal::Tenant(String::new()))
         })
-        .collect::<Result<_, Unfit>>()?;
+        .collect::<Result<_, TakeoverRefusal>>()?;
     for tenant in grant.chain(place).chain(requests) {
-        know(tenant, None).ok_or_else(|| Unfit::Tenant(String::new()))?;
+        know(tenant, None).ok_or_else(|| TakeoverRefusal::Tenant(String::new()))?;
     }
     let entered = match entered {
-        Some(None) => return Err(Unfit::Tenant(String::new())),
+        Some(None) => return Err(TakeoverRefusal::Tenant(String::new())),
         Some(Some(tenant)) => names.place(tenant)?,
         None => NOBODY,
     };
@@ -109,25 +113,27 @@ pub fn encode(
 /// the tenant that has a name in this process.
 ///
 /// # Errors
-/// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid, or if
-/// there is no tenant of a required name.
+/// Returns a [`TakeoverRefusal`] if the bytes are foreign, of another version, truncated or
+/// invalid, or if there is no tenant of a required name.
 pub fn decode(
     bytes: &[u8],
     from: u16,
     now: Instant,
     mut member: impl FnMut(&str) -> Option<Member>,
-) -> Result<Parcel, Unfit> {
+) -> Result<MigratingConnection, TakeoverRefusal> {
     let input = &mut Reader::open(bytes, MAGIC)?;
     let mut names: Vec<Result<Member, String>> = Vec::new();
     for _ in 0..input.count(4)? {
-        let name = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
+        let name =
+            core::str::from_utf8(input.string()?).map_err(|_| TakeoverRefusal::Value("name"))?;
         names.push(member(name).ok_or_else(|| name.to_string()));
     }
     let paused_age = input.u64()?;
     let (peer, listener) = (take_peer(input)?, ListenerId::new(input.u16()?, 0));
     let (view, session) = (take_view(input)?, input.string()?.to_vec());
     let grant = take_grant(input, &names)?;
-    let entered = take_member(input, &names)?.map(|known| known.ok_or(Unfit::Value("tenant")));
+    let entered =
+        take_member(input, &names)?.map(|known| known.ok_or(TakeoverRefusal::Value("tenant")));
     let entered = entered.transpose()?;
     let mut handles = Vec::new();
     for _ in 0..input.count(2)? {
@@ -141,18 +147,19 @@ pub fn decode(
     let waiting = take_waiting(input)?;
     let mut put_off = Vec::new();
     for _ in 0..input.count(BARE_BYTES)? {
-        let member = take_member(input, &names)?.flatten().ok_or(Unfit::Value("tenant"))?;
+        let member =
+            take_member(input, &names)?.flatten().ok_or(TakeoverRefusal::Value("tenant"))?;
         put_off.push((take_bare(input)?, member));
     }
     let discards = input.flag("discarding")?;
     let unparsed = input.string()?.to_vec();
     if !input.0.is_empty() {
-        return Err(Unfit::Length);
+        return Err(TakeoverRefusal::Length);
     }
     check_begun(&requests, waiting.is_some(), discards)?;
     let ticket = Ticket(0);
     let paused_at = earlier(now, paused_age);
-    Ok(Parcel {
+    Ok(MigratingConnection {
         from,
         ticket,
         peer,
@@ -174,25 +181,34 @@ pub fn decode(
 
 /// Checks that at most one payload is incomplete: the last request's, the waiting request's, or a
 /// discarded one.
-fn check_begun(requests: &[ParcelRequest], waits: bool, discards: bool) -> Result<(), Unfit> {
-    let is_begun = |request: &ParcelRequest| matches!(request.payload, Payload::Begun(_));
+fn check_begun(
+    requests: &[MigratingRequest],
+    waits: bool,
+    discards: bool,
+) -> Result<(), TakeoverRefusal> {
+    let is_begun =
+        |request: &MigratingRequest| matches!(request.payload, MigratingPayload::Begun(_));
     let (last, others) = match requests.split_last() {
         Some((last, others)) => (is_begun(last), others),
         None => (false, requests),
     };
     let under_way = u8::from(last) + u8::from(waits) + u8::from(discards);
     match under_way > 1 || others.iter().any(is_begun) {
-        true => Err(Unfit::Value("payload")),
+        true => Err(TakeoverRefusal::Value("payload")),
         false => Ok(()),
     }
 }
 
-fn put_names(to: &mut Writer, names: &Names) -> Result<(), Unfit> {
+fn put_names(to: &mut Writer, names: &Names) -> Result<(), TakeoverRefusal> {
     to.count(names.0.len())?;
     names.0.iter().try_for_each(|(_, name)| to.string(name.as_bytes()))
 }
 
-fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit> {
+fn put_self(
+    to: &mut Writer,
+    parcel: &MigratingConnection,
+    now: Instant,
+) -> Result<(), TakeoverRefusal> {
     to.put(age(now, parcel.paused_at));
     match parcel.peer {
         Peer::Internet(SocketAddr::V4(address)) | Peer::Packets(SocketAddr::V4(address)) => {
@@ -212,14 +228,14 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
             to.put(uid.to_le_bytes());
         }
         // Connections in packets do not move.
-        Peer::Ethernet { .. } => return Err(Unfit::Value("peer")),
+        Peer::Ethernet { .. } => return Err(TakeoverRefusal::Value("peer")),
     }
     to.put(parcel.listener.place().to_le_bytes());
     put_view(to, &parcel.view)?;
     to.string(&parcel.session)
 }
 
-fn put_view(to: &mut Writer, view: &NamespaceView) -> Result<(), Unfit> {
+fn put_view(to: &mut Writer, view: &NamespaceView) -> Result<(), TakeoverRefusal> {
     to.put(view.namespace.0.to_le_bytes());
     to.put(view.removals.to_le_bytes());
     to.put(view.admitted.to_le_bytes());
@@ -232,7 +248,7 @@ fn put_view(to: &mut Writer, view: &NamespaceView) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn take_view(input: &mut Reader<'_>) -> Result<NamespaceView, Unfit> {
+fn take_view(input: &mut Reader<'_>) -> Result<NamespaceView, TakeoverRefusal> {
     let mut view = NamespaceView::new(NamespaceId(input.u16()?), input.u64()?);
     view.admitted = input.u64()?;
     view.follows = input.flag("view")?;
@@ -242,7 +258,7 @@ fn take_view(input: &mut Reader<'_>) -> Result<NamespaceView, Unfit> {
     Ok(view)
 }
 
-fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {
+fn take_peer(input: &mut Reader<'_>) -> Result<Peer, TakeoverRefusal> {
     Ok(match input.u8()? {
         0 => {
             let ip = Ipv4Addr::from(input.array::<4>()?);
@@ -254,7 +270,7 @@ fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {
             Peer::Internet(SocketAddrV6::new(ip, port, flow, scope).into())
         }
         2 => Peer::Local { uid: input.u32()? },
-        _ => return Err(Unfit::Value("peer")),
+        _ => return Err(TakeoverRefusal::Value("peer")),
     })
 }
 
@@ -262,14 +278,18 @@ fn put_rights(to: &mut Writer, rights: Rights) {
     to.put([u8::from(rights.read) | u8::from(rights.write) << 1]);
 }
 
-fn take_rights(input: &mut Reader<'_>) -> Result<Rights, Unfit> {
+fn take_rights(input: &mut Reader<'_>) -> Result<Rights, TakeoverRefusal> {
     match input.u8()? {
         bits @ 0..=3 => Ok(Rights { read: bits & 1 != 0, write: bits & 2 != 0 }),
-        _ => Err(Unfit::Value("rights")),
+        _ => Err(TakeoverRefusal::Value("rights")),
     }
 }
 
-fn put_grant(to: &mut Writer, grant: Option<&ParcelGrant>, names: &Names) -> Result<(), Unfit> {
+fn put_grant(
+    to: &mut Writer,
+    grant: Option<&MigratingGrant>,
+    names: &Names,
+) -> Result<(), TakeoverRefusal> {
     to.flag(grant.is_some());
     let Some(grant) = grant else { return Ok(()) };
     to.put(names.place(grant.tenant)?.to_le_bytes());
@@ -283,14 +303,14 @@ fn put_grant(to: &mut Writer, grant: Option<&ParcelGrant>, names: &Names) -> Res
 fn take_grant(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
-) -> Result<Option<ParcelGrant>, Unfit> {
+) -> Result<Option<MigratingGrant>, TakeoverRefusal> {
     if !input.flag("grant")? {
         return Ok(None);
     }
     let (tenant, register) = (take_tenant(input, names)?, input.flag("right to register")?);
     let (all, count) = (take_rights(input)?, input.count(1)?);
     let single = (0..count).map(|_| take_rights(input)).collect::<Result<_, _>>()?;
-    Ok(Some(ParcelGrant { tenant, register, all, single }))
+    Ok(Some(MigratingGrant { tenant, register, all, single }))
 }
 
 /// Takes a reference to the table of names, and returns the tenant. Returns `None` for an absent
@@ -298,11 +318,11 @@ fn take_grant(
 fn take_member(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
-) -> Result<Option<Option<Member>>, Unfit> {
+) -> Result<Option<Option<Member>>, TakeoverRefusal> {
     match input.u16()? {
         NOBODY => Ok(None),
         place => {
-            let known = names.get(usize::from(place)).ok_or(Unfit::Value("tenant"))?;
+            let known = names.get(usize::from(place)).ok_or(TakeoverRefusal::Value("tenant"))?;
             Ok(Some(known.as_ref().ok().copied()))
         }
     }
@@ -313,16 +333,20 @@ fn take_member(
 fn take_tenant(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
-) -> Result<TenantId, Unfit> {
+) -> Result<TenantId, TakeoverRefusal> {
     let place = usize::from(input.u16()?);
     match names.get(place) {
         Some(Ok(member)) => Ok(member.tenant),
-        Some(Err(name)) => Err(Unfit::Tenant(name.clone())),
-        None => Err(Unfit::Value("tenant")),
+        Some(Err(name)) => Err(TakeoverRefusal::Tenant(name.clone())),
+        None => Err(TakeoverRefusal::Value("tenant")),
     }
 }
 
-fn put_place(to: &mut Writer, place: Option<&ParcelPlace>, names: &Names) -> Result<(), Unfit> {
+fn put_place(
+    to: &mut Writer,
+    place: Option<&MigratingNameClaim>,
+    names: &Names,
+) -> Result<(), TakeoverRefusal> {
     to.flag(place.is_some());
     let Some(place) = place else { return Ok(()) };
     to.put(names.place(place.tenant)?.to_le_bytes());
@@ -335,11 +359,11 @@ fn put_place(to: &mut Writer, place: Option<&ParcelPlace>, names: &Names) -> Res
 fn take_place(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
-) -> Result<Option<ParcelPlace>, Unfit> {
+) -> Result<Option<MigratingNameClaim>, TakeoverRefusal> {
     if !input.flag("place")? {
         return Ok(None);
     }
-    Ok(Some(ParcelPlace {
+    Ok(Some(MigratingNameClaim {
         tenant: take_tenant(input, names)?,
         client: input.u128()?,
         connection: input.u32()?,
@@ -368,7 +392,7 @@ pub(crate) fn put_command(to: &mut Writer, command: Command) {
     to.put(range.blocks.to_le_bytes());
 }
 
-pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
+pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, TakeoverRefusal> {
     let (number, fua) = (input.u8()?, input.flag("command")?);
     let range = Range::new(input.u64()?, input.u32()?);
     let command = match number {
@@ -381,12 +405,12 @@ pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
         6 => Command::Discard(range),
         7 => Command::WriteZeroes { range, fua },
         8 => Command::Barrier,
-        _ => return Err(Unfit::Value("command")),
+        _ => return Err(TakeoverRefusal::Value("command")),
     };
     let whole = command.range().is_none_or(|range| range.blocks > 0 && range.end().is_some());
     match whole && command.buffer_bytes() <= 2 * REQUEST_BYTES_MAX {
         true => Ok(command),
-        false => Err(Unfit::Value("range")),
+        false => Err(TakeoverRefusal::Value("range")),
     }
 }
 
@@ -395,10 +419,10 @@ const REQUEST_BYTES_MIN: usize = 8 + 1 + 2 + 14 + 2 + 1 + 8 + 1 + 4 + 8;
 
 fn put_request(
     to: &mut Writer,
-    request: &ParcelRequest,
+    request: &MigratingRequest,
     now: Instant,
     names: &Names,
-) -> Result<(), Unfit> {
+) -> Result<(), TakeoverRefusal> {
     to.put(request.tag.to_le_bytes());
     to.put([request.stream]);
     to.put(names.place(request.tenant)?.to_le_bytes());
@@ -407,8 +431,8 @@ fn put_request(
     to.put([request.device]);
     to.put(request.lba.to_le_bytes());
     let (is_begun, bytes) = match &request.payload {
-        Payload::Whole(bytes) => (false, bytes),
-        Payload::Begun(bytes) => (true, bytes),
+        MigratingPayload::Whole(bytes) => (false, bytes),
+        MigratingPayload::Begun(bytes) => (true, bytes),
     };
     to.flag(is_begun);
     to.string(bytes)?;
@@ -420,7 +444,7 @@ fn take_request(
     input: &mut Reader<'_>,
     now: Instant,
     names: &[Result<Member, String>],
-) -> Result<ParcelRequest, Unfit> {
+) -> Result<MigratingRequest, TakeoverRefusal> {
     let (tag, stream) = (input.u64()?, input.u8()?);
     let (tenant, command) = (take_tenant(input, names)?, take_command(input)?);
     let (namespace, device) = (NamespaceId(input.u16()?), input.u8()?);
@@ -429,17 +453,27 @@ fn take_request(
     let received_at = earlier(now, input.u64()?);
     let total = command.payload_bytes();
     let payload = match is_begun {
-        false if bytes.len() == total => Payload::Whole(bytes),
-        true if bytes.len() < total => Payload::Begun(bytes),
-        _ => return Err(Unfit::Value("payload")),
+        false if bytes.len() == total => MigratingPayload::Whole(bytes),
+        true if bytes.len() < total => MigratingPayload::Begun(bytes),
+        _ => return Err(TakeoverRefusal::Value("payload")),
     };
     if stream >= STREAMS {
-        return Err(Unfit::Value("stream"));
+        return Err(TakeoverRefusal::Value("stream"));
     }
-    Ok(ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at })
+    Ok(MigratingRequest {
+        tag,
+        stream,
+        tenant,
+        command,
+        namespace,
+        device,
+        lba,
+        payload,
+        received_at,
+    })
 }
 
-fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> {
+fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), TakeoverRefusal> {
     to.flag(waiting.is_some());
     waiting.map_or(Ok(()), |request| put_bare(to, request))
 }
@@ -447,7 +481,7 @@ fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> 
 /// The encoded size in bytes of a request whose payload has not come, with its tenant.
 const BARE_BYTES: usize = 2 + 8 + 1 + 2 + 2 + 14 + 4 + 2;
 
-fn put_bare(to: &mut Writer, request: &Request) -> Result<(), Unfit> {
+fn put_bare(to: &mut Writer, request: &Request) -> Result<(), TakeoverRefusal> {
     to.put(request.tag.to_le_bytes());
     to.put([request.stream]);
     to.put(request.namespace.map_or(0, |number| number.0).to_le_bytes());
@@ -458,21 +492,21 @@ fn put_bare(to: &mut Writer, request: &Request) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, Unfit> {
+fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, TakeoverRefusal> {
     match input.flag("request")? {
         true => take_bare(input).map(Some),
         false => Ok(None),
     }
 }
 
-fn take_bare(input: &mut Reader<'_>) -> Result<Request, Unfit> {
+fn take_bare(input: &mut Reader<'_>) -> Result<Request, TakeoverRefusal> {
     let (tag, stream) = (input.u64()?, input.u8()?);
     let namespace = Some(NamespaceId(input.u16()?)).filter(|number| number.0 > 0);
     let (tenant, command) = (input.u16()?, take_command(input)?);
     let (payload_bytes, verdict) = (input.u32()? as usize, Status::from_code(input.u16()?));
     let is_other = verdict.is_ok() && payload_bytes != command.payload_bytes();
     if stream >= STREAMS || payload_bytes > 2 * REQUEST_BYTES_MAX || is_other {
-        return Err(Unfit::Value("request"));
+        return Err(TakeoverRefusal::Value("request"));
     }
     Ok(Request { tag, stream, namespace, tenant, command, payload_bytes, verdict })
 }

@@ -11,7 +11,7 @@ pub const BODY_BYTES_MAX: usize = 256 << 20;
 
 /// The reason why a message, or a connection, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum TakeoverRefusal {
     /// The magic number is not that of the expected content.
     Foreign,
     /// The message is of this version, which is not [`VERSION`].
@@ -26,20 +26,20 @@ pub enum Unfit {
     TooLarge,
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for TakeoverRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::Foreign => f.write_str("it is not from a nearflash server"),
-            Unfit::Version(version) => write!(
+            TakeoverRefusal::Foreign => f.write_str("it is not from a nearflash server"),
+            TakeoverRefusal::Version(version) => write!(
                 f,
                 "it is of version {version} of the take-over, and this server speaks {VERSION}"
             ),
-            Unfit::Length => f.write_str("it is cut, or longer than it says"),
-            Unfit::Value(what) => write!(f, "its {what} makes no sense"),
-            Unfit::Tenant(name) => write!(f, "there is no tenant {name:?}"),
-            Unfit::TooLarge => f.write_str("it holds more than a message takes"),
+            TakeoverRefusal::Length => f.write_str("it is cut, or longer than it says"),
+            TakeoverRefusal::Value(what) => write!(f, "its {what} makes no sense"),
+            TakeoverRefusal::Tenant(name) => write!(f, "there is no tenant {name:?}"),
+            TakeoverRefusal::TooLarge => f.write_str("it holds more than a message takes"),
         }
     }
 }
 
-impl core::error::Error for Unfit {}
+impl core::error::Error for TakeoverRefusal {}

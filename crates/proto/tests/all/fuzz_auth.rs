@@ -13,9 +13,10 @@ use crate::nvme_host::*;
 use crate::support::{Chance, rounds};
 use contract::Instant;
 use nearflash_proto::nvme::auth::{
-    Answer, Credentials, Group, Hash, Methods, PROOF_CHANCE_BYTES, Proof, ProofFailure, Secret,
+    Credentials, Group, Hash, HostAuthentication, HostReaction, Methods, PROOF_CHANCE_BYTES,
+    ProofFailure, Secret,
 };
-use nearflash_proto::nvme::{Action, Config, Fabric, Outcome, Step};
+use nearflash_proto::nvme::{Action, Config, ExecutionOutcome, Fabric, SubmissionStep};
 use wire::nvme::{AuthFailure, AuthMessage, FabricsKind, Property, Status};
 
 /// The number of rounds if no time is given.
@@ -94,28 +95,28 @@ fn damage(chance: &mut Chance, message: &mut Vec<u8>, earlier: &[Vec<u8>]) {
 }
 
 /// A connection of host 1, with the messages that have gone over it.
-struct Talk {
+struct AuthConversation {
     fabric: Arc<Fabric>,
     own: Session,
     said: Vec<Vec<u8>>,
     is_closed: bool,
 }
 
-impl Talk {
-    fn new(fabric: &Arc<Fabric>, conn: u32) -> Talk {
+impl AuthConversation {
+    fn new(fabric: &Arc<Fabric>, conn: u32) -> AuthConversation {
         let own = open(fabric, &host(1), SUBSYSTEM, 1, place(0, conn)).unwrap();
-        Talk { fabric: fabric.clone(), own, said: Vec::new(), is_closed: false }
+        AuthConversation { fabric: fabric.clone(), own, said: Vec::new(), is_closed: false }
     }
 
     /// Sends a message to the controller.
     fn send(&mut self, message: &[u8]) {
         let entry = auth_entry(FabricsKind::AUTHENTICATION_SEND, 1, message.len() as u32);
         let step = self.own.admin.begin(entry.entry());
-        assert_eq!(step, Step::Controller { payload_bytes: message.len() });
+        assert_eq!(step, SubmissionStep::Controller { payload_bytes: message.len() });
         let out = &mut Vec::new();
         match self.own.admin.execute(entry.entry(), message, Instant::ZERO, out) {
-            Outcome::Done(answer) => assert!(answer.status.is_ok(), "{answer:?}"),
-            Outcome::Closing(_) => self.is_closed = true,
+            ExecutionOutcome::Done(answer) => assert!(answer.status.is_ok(), "{answer:?}"),
+            ExecutionOutcome::Closing(_) => self.is_closed = true,
             other => panic!("{other:?}"),
         }
         self.said.push(message.to_vec());
@@ -124,19 +125,22 @@ impl Talk {
     /// Fetches a message of the controller; returns `None` if the controller has none to send.
     fn fetch(&mut self) -> Option<Vec<u8>> {
         let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
-        assert_eq!(self.own.admin.begin(entry.entry()), Step::Controller { payload_bytes: 0 });
+        assert_eq!(
+            self.own.admin.begin(entry.entry()),
+            SubmissionStep::Controller { payload_bytes: 0 }
+        );
         let mut out = Vec::new();
         let message = match self.own.admin.execute(entry.entry(), &[], Instant::ZERO, &mut out) {
-            Outcome::Done(answer) if answer.status.is_ok() => out,
-            Outcome::Done(answer) => {
+            ExecutionOutcome::Done(answer) if answer.status.is_ok() => out,
+            ExecutionOutcome::Done(answer) => {
                 assert_eq!(answer.status, Status::SEQUENCE_ERROR.dnr());
                 return None;
             }
-            Outcome::Closing(_) => {
+            ExecutionOutcome::Closing(_) => {
                 self.is_closed = true;
                 out
             }
-            Outcome::Parked => {
+            ExecutionOutcome::Parked => {
                 assert!(self.fabric.compute(), "a power is to be computed");
                 let mut actions = poll(&self.fabric, 0, Instant::ZERO).into_iter();
                 let Some(Action::Complete { data, .. }) = actions.next() else {
@@ -163,8 +167,8 @@ type Verdict = Option<Result<(), ProofFailure>>;
 /// Lets both ends speak, and damages the message `damaged`. Returns the host's view, and `true` if
 /// there was such a message.
 fn speak(
-    talk: &mut Talk,
-    proof: &mut Proof,
+    talk: &mut AuthConversation,
+    proof: &mut HostAuthentication,
     damaged: Option<usize>,
     chance: &mut Chance,
 ) -> (Verdict, bool) {
@@ -188,9 +192,9 @@ fn speak(
         let Some(mut answer) = talk.fetch() else { break };
         pass(chance, number + 1, &mut answer, &talk.said);
         match proof.take(&answer) {
-            Ok(Answer::Reply(reply)) => message = reply,
-            Ok(Answer::Last(last)) => (message, verdict) = (last, Some(Ok(()))),
-            Ok(Answer::Done) => {
+            Ok(HostReaction::Reply(reply)) => message = reply,
+            Ok(HostReaction::Last(last)) => (message, verdict) = (last, Some(Ok(()))),
+            Ok(HostReaction::Done) => {
                 verdict = Some(Ok(()));
                 break;
             }
@@ -219,9 +223,9 @@ fn round(mut chance: Chance, reached: &mut BTreeSet<&'static str>) {
         controller_key: asks.then(|| secret(if is_genuine { 2 } else { 4 })),
     };
     let bytes: [u8; PROOF_CHANCE_BYTES] = chance.bytes(PROOF_CHANCE_BYTES).try_into().unwrap();
-    let mut proof = Proof::new(credentials, bytes);
+    let mut proof = HostAuthentication::new(credentials, bytes);
     let damaged = (chance.below(8) > 0).then(|| chance.below(MESSAGES));
-    let mut talk = Talk::new(&fabric, 1);
+    let mut talk = AuthConversation::new(&fabric, 1);
     assert!(!talk.is_served());
     let (verdict, is_damaged) = speak(&mut talk, &mut proof, damaged, &mut chance);
     let is_served = talk.is_served();
@@ -254,7 +258,7 @@ fn round(mut chance: Chance, reached: &mut BTreeSet<&'static str>) {
 
 /// Says on a new connection what a host with the key has said, and checks that nobody is served.
 fn replay(fabric: &Arc<Fabric>, said: &[Vec<u8>]) {
-    let mut talk = Talk::new(fabric, 2);
+    let mut talk = AuthConversation::new(fabric, 2);
     for message in said.iter().step_by(2) {
         talk.send(message);
         let answer = if talk.is_closed { None } else { talk.fetch() };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::Passage;
+use contract::PreludeOutcome;
 use nearflash_proto::nbd::{NbdSession, ServerPrelude};
 use wire::nbd::{BASE_ALLOCATION, CommandKind, OptionKind};
 
@@ -55,8 +55,8 @@ fn what_comes_before_tls_stands_tampered_streams() {
         let opening = match outcome.end {
             Ok(None) => return marks.extend(["waits".to_owned()]),
             Err(why) => return marks.extend([name(&why)]),
-            Ok(Some(Passage::Secure(opening))) => opening,
-            Ok(Some(Passage::Plain(opening))) => {
+            Ok(Some(PreludeOutcome::Secure(opening))) => opening,
+            Ok(Some(PreludeOutcome::Plain(opening))) => {
                 assert!(!is_required, "whoever has to use TLS was let by");
                 opening
             }

@@ -13,7 +13,8 @@ use crate::nvme_host::*;
 use crate::support::{Chance, rounds};
 use contract::{Command, Instant, Status as Ended};
 use nearflash_proto::nvme::{
-    Action, Config, Fabric, Fused, Hosts, Outcome, PortId, Queue, Step, Subsystem,
+    Action, Config, ExecutionOutcome, Fabric, FusedPart, Hosts, PortId, Queue, SubmissionStep,
+    Subsystem,
 };
 use wire::nvme::{
     AdminOpcode, AnaState, Event, FABRICS_OPCODE, Feature, IdentifyCns, LogPage, NvmOpcode,
@@ -38,7 +39,7 @@ fn hosts_say_anything() {
 
 /// A namespace as the test's model of the fabric knows it.
 #[derive(Clone)]
-struct Ns {
+struct ModelNamespace {
     blocks: u64,
     hosts: Vec<u8>,
     marker: [u8; 16],
@@ -61,7 +62,7 @@ struct World {
     chance: Chance,
     fabric: Arc<Fabric>,
     /// The hosts and namespaces of each subsystem.
-    model: Vec<(Vec<u8>, BTreeMap<u32, Ns>)>,
+    model: Vec<(Vec<u8>, BTreeMap<u32, ModelNamespace>)>,
     access: BTreeMap<(usize, u16), AnaState>,
     parties: Vec<Party>,
     next_conn: u32,
@@ -165,7 +166,9 @@ impl World {
                 new.identifiers.uuid = marker;
                 new.hosts = hosts(&seen);
                 self.fabric.add_namespace(&name, new).unwrap();
-                self.model[at].1.insert(nsid, Ns { blocks, hosts: seen.clone(), marker });
+                self.model[at]
+                    .1
+                    .insert(nsid, ModelNamespace { blocks, hosts: seen.clone(), marker });
                 seen
             }
         };
@@ -232,11 +235,11 @@ impl World {
         let step = queue.begin(&entry);
         queue.orphan();
         match step {
-            Step::Refused(answer) => {
+            SubmissionStep::Refused(answer) => {
                 reached.insert("refused");
                 check_status(answer.status);
             }
-            Step::Device(io) => {
+            SubmissionStep::Device(io) => {
                 reached.insert("device");
                 let ns = &self.model[party.subsystem].1[&io.nsid];
                 assert!(ns.hosts.contains(&party.host), "another host's namespace");
@@ -247,12 +250,12 @@ impl World {
                 assert_ne!(self.access.get(&key), Some(&AnaState::INACCESSIBLE));
                 let ended = [Ended::Ok, Ended::MediaError, Ended::Retry, Ended::NoSpace];
                 match io.fused {
-                    Fused::First => {}
-                    Fused::Second { .. } => _ = queue.complete_fused(&io, chance.of(&ended)),
-                    Fused::None => check_status(queue.complete(&io, chance.of(&ended)).status),
+                    FusedPart::First => {}
+                    FusedPart::Second { .. } => _ = queue.complete_fused(&io, chance.of(&ended)),
+                    FusedPart::None => check_status(queue.complete(&io, chance.of(&ended)).status),
                 }
             }
-            Step::Controller { payload_bytes } => {
+            SubmissionStep::Controller { payload_bytes } => {
                 reached.insert("controller");
                 let mut payload = vec![0; payload_bytes];
                 payload.iter_mut().for_each(|byte| *byte = chance.of(&[0, 0, 0, 1, 0xff]));
@@ -261,7 +264,7 @@ impl World {
                 let ranges = queue.ranges().to_vec();
                 self.judge(at, &entry, outcome, &ranges, &out, reached);
             }
-            Step::Busy => unreachable!("no other thread is there"),
+            SubmissionStep::Busy => unreachable!("no other thread is there"),
         }
     }
 
@@ -328,7 +331,7 @@ impl World {
         &mut self,
         at: usize,
         entry: &Submission,
-        outcome: Outcome,
+        outcome: ExecutionOutcome,
         ranges: &[contract::Range],
         out: &[u8],
         reached: &mut BTreeSet<&'static str>,
@@ -345,7 +348,7 @@ impl World {
         assert!(!out.windows(other.len()).any(|window| window == other));
         let is_admin = party.queue.is_none() || entry.opcode != FABRICS_OPCODE;
         match outcome {
-            Outcome::Done(answer) => {
+            ExecutionOutcome::Done(answer) => {
                 check_status(answer.status);
                 assert!(answer.status.is_ok() || out.is_empty());
                 let opcode = AdminOpcode(entry.opcode);
@@ -376,18 +379,18 @@ impl World {
                     reached.insert("reservation");
                 }
             }
-            Outcome::Discard(io) => {
+            ExecutionOutcome::Discard(io) => {
                 let ns = &self.model[party.subsystem].1[&io.nsid];
                 assert!(ns.hosts.contains(&party.host));
                 assert!(ranges.iter().all(|range| range.fits(ns.blocks)));
                 assert!(matches!(io.command, Command::Discard(_)));
             }
-            Outcome::Parked => {}
-            Outcome::Closing(_) => {
+            ExecutionOutcome::Parked => {}
+            ExecutionOutcome::Closing(_) => {
                 reached.insert("closed");
                 party.queue = None;
             }
-            Outcome::Busy => unreachable!("no other thread is there"),
+            ExecutionOutcome::Busy => unreachable!("no other thread is there"),
         }
     }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use crate::nvme_tcp_pair::{BLOCKS, DEPTH, Pair, Target, any_digests, feed_cut, ranged};
 use crate::support::{Chance, Damage, rounds, variant_name as name};
-use contract::{BLOCK_BYTES, Speaks, Status};
-use nearflash_proto::nvme_tcp::{Carried, HostEvent};
+use contract::{BLOCK_BYTES, Status, UnsolicitedOutput};
+use nearflash_proto::nvme_tcp::{HostEvent, TransferSizes};
 use wire::nvme::{DiscardRange, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;
 
@@ -29,7 +29,7 @@ fn rounds(mut round: impl FnMut(&mut Chance)) {
 }
 
 /// The host's record of a command in progress.
-struct Sent {
+struct SentCommand {
     opcode: NvmOpcode,
     from: usize,
     data: Vec<u8>,
@@ -57,7 +57,7 @@ fn check_expected(
 struct Conversation {
     pair: Pair,
     model: Vec<u8>,
-    sent: Vec<Option<Sent>>,
+    sent: Vec<Option<SentCommand>>,
     ended: usize,
 }
 
@@ -93,7 +93,7 @@ impl Conversation {
         let opcode = opcodes[chance.below(opcodes.len())];
         let mut entry = ranged(opcode, cid, lba, blocks as u32);
         let bytes = blocks * BLOCK_BYTES;
-        let mut carried = Carried::default();
+        let mut carried = TransferSizes::default();
         let mut data = Vec::new();
         match opcode {
             NvmOpcode::READ => carried.receives = bytes,
@@ -138,7 +138,7 @@ impl Conversation {
         if opcode == NvmOpcode::READ {
             data = vec![0; bytes];
         }
-        self.sent[usize::from(cid)] = Some(Sent { opcode, from, data, good });
+        self.sent[usize::from(cid)] = Some(SentCommand { opcode, from, data, good });
     }
 
     /// Passes the target's output to the host, in pieces of any length.

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 
 use crate::support::{
-    Chance, Damage, Heard, Said, client_stream, cut, listen, meet, rounds, serve, server_stream,
-    variant_name as name,
+    Chance, Damage, JoinedClientEvent, JoinedServerEvent, client_stream, cut, listen, meet, rounds,
+    serve, server_stream, variant_name as name,
 };
-use contract::{Fatal, Status};
+use contract::{ProtocolError, Status};
 
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 4000;
@@ -47,16 +47,23 @@ fn servers_stand_tampered_streams() {
         let heard = serve([&bytes[..]], checksums);
         assert_eq!(heard, serve(cut(chance, &bytes), checksums), "the cut changed what was heard");
         marks.extend(heard.iter().map(|heard| match heard {
-            Heard::Request(request) => name(&request.verdict),
-            Heard::Payload(_, end) => format!("payload {}", name(end)),
-            Heard::Control(control) => name(control),
-            Heard::Ended(fatal) => name(fatal),
+            JoinedServerEvent::Request(request) => name(&request.verdict),
+            JoinedServerEvent::Payload(_, end) => format!("payload {}", name(end)),
+            JoinedServerEvent::Control(control) => name(control),
+            JoinedServerEvent::Ended(fatal) => name(fatal),
         }));
     });
-    let fatal = [Fatal::BadMagic(0), Fatal::BadOpcode(0), Fatal::BadLength(0), Fatal::OutOfOrder];
+    let fatal = [
+        ProtocolError::BadMagic(0),
+        ProtocolError::BadOpcode(0),
+        ProtocolError::BadLength(0),
+        ProtocolError::OutOfOrder,
+    ];
     let verdicts = [Status::Ok, Status::Invalid, Status::BadLength];
     let expected = fatal.iter().map(name).chain(verdicts.iter().map(name));
-    for mark in expected.chain(["payload BadChecksum".to_owned(), name(&Fatal::BadVersion(0))]) {
+    for mark in
+        expected.chain(["payload BadChecksum".to_owned(), name(&ProtocolError::BadVersion(0))])
+    {
         assert!(marks.contains(&mark), "no round reached {mark}: {marks:?}");
     }
 }
@@ -77,13 +84,14 @@ fn clients_stand_tampered_streams() {
         let mut client = meet(chance, version, checksums).client;
         assert_eq!(said, listen(&mut client, cut(chance, &bytes)), "the cut changed what was said");
         marks.extend(said.iter().map(|said| match said {
-            Said::Reply { status, .. } => name(status),
-            Said::Body(_, end) => format!("body {}", name(end)),
-            Said::Other(event) => name(event),
-            Said::Ended(fatal) => name(fatal),
+            JoinedClientEvent::Reply { status, .. } => name(status),
+            JoinedClientEvent::Body(_, end) => format!("body {}", name(end)),
+            JoinedClientEvent::Other(event) => name(event),
+            JoinedClientEvent::Ended(fatal) => name(fatal),
         }));
     });
-    let fatal = [Fatal::BadMagic(0), Fatal::BadOpcode(0), Fatal::BadLength(0)];
+    let fatal =
+        [ProtocolError::BadMagic(0), ProtocolError::BadOpcode(0), ProtocolError::BadLength(0)];
     let expected = fatal.iter().map(name).chain([name(&Status::Ok), "body BadChecksum".to_owned()]);
     for mark in expected {
         assert!(marks.contains(&mark), "no round reached {mark}: {marks:?}");

@@ -9,10 +9,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::support::{self, rounds};
 use contract::{
-    Command, Instant, ListenerId, Member, NamespaceId, NamespaceView, Parcel, ParcelGrant,
-    ParcelPlace, ParcelRequest, Payload, Peer, Range, Request, Rights, Status, TenantId, Ticket,
+    Command, Instant, ListenerId, Member, MigratingConnection, MigratingGrant, MigratingNameClaim,
+    MigratingPayload, MigratingRequest, NamespaceId, NamespaceView, Peer, Range, Request, Rights,
+    Status, TenantId, Ticket,
 };
-use nearflash_proto::takeover::{Head, Unfit, decode, encode};
+use nearflash_proto::takeover::{TakeoverHead, TakeoverRefusal, decode, encode};
 
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 3000;
@@ -70,14 +71,14 @@ impl Chance {
         }
     }
 
-    fn request(&mut self, may_be_begun: bool) -> ParcelRequest {
+    fn request(&mut self, may_be_begun: bool) -> MigratingRequest {
         let command = self.command();
         let total = command.payload_bytes();
         let payload = match may_be_begun && total > 0 && self.happens() {
-            true => Payload::Begun(vec![1; self.below(total)]),
-            false => Payload::Whole(vec![2; total]),
+            true => MigratingPayload::Begun(vec![1; self.below(total)]),
+            false => MigratingPayload::Whole(vec![2; total]),
         };
-        ParcelRequest {
+        MigratingRequest {
             tag: self.word(),
             stream: self.below(8) as u8,
             tenant: self.tenant(),
@@ -112,20 +113,20 @@ impl Chance {
         view
     }
 
-    fn parcel(&mut self) -> Parcel {
+    fn parcel(&mut self) -> MigratingConnection {
         let count = self.below(6);
-        let requests: Vec<ParcelRequest> =
+        let requests: Vec<MigratingRequest> =
             (0..count).map(|n| self.request(n + 1 == count)).collect();
-        let is_begun = requests.iter().any(|one| matches!(one.payload, Payload::Begun(_)));
+        let is_begun = requests.iter().any(|one| matches!(one.payload, MigratingPayload::Begun(_)));
         let waits = !is_begun && self.happens();
         let tenant = self.tenant();
-        let grant = ParcelGrant {
+        let grant = MigratingGrant {
             tenant,
             register: self.happens(),
             all: self.rights(),
             single: (0..self.below(4)).map(|_| self.rights()).collect(),
         };
-        let place = ParcelPlace {
+        let place = MigratingNameClaim {
             tenant,
             client: u128::from(self.word()),
             connection: self.word() as u32,
@@ -142,7 +143,7 @@ impl Chance {
             payload_bytes: command.payload_bytes(),
             verdict: Status::Ok,
         };
-        Parcel {
+        MigratingConnection {
             from: self.word() as u16,
             ticket: Ticket(0),
             peer: self.peer(),
@@ -172,7 +173,7 @@ fn member(name: &str) -> Option<Member> {
     Some(Member { tenant: TenantId(number), epoch: 0 })
 }
 
-fn arrives(bytes: &[u8], from: u16) -> Result<Parcel, Unfit> {
+fn arrives(bytes: &[u8], from: u16) -> Result<MigratingConnection, TakeoverRefusal> {
     decode(bytes, from, NOW, member)
 }
 
@@ -207,12 +208,12 @@ fn round(seed: u64) -> usize {
         let again = encode(&arrived, NOW, name).expect("it names only who is there");
         assert_eq!(arrives(&again, 0), Ok(arrived));
     }
-    let mut head = [0; Head::BYTES];
+    let mut head = [0; TakeoverHead::BYTES];
     head.fill_with(|| chance.word() as u8);
     if chance.happens() {
         head[..8].copy_from_slice(b"nftk\x01\x00\x07\x00");
     }
-    if let Ok(parsed) = Head::parse(&head) {
+    if let Ok(parsed) = TakeoverHead::parse(&head) {
         assert_eq!(parsed.to_bytes(), Ok(head));
     }
     believed

@@ -1,7 +1,7 @@
 //! Tests of NBD before TLS: the messages of both ends, and the bytes that are passed on to a
 //! session.
 
-use contract::{Insecurity, Opening, Passage, Prelude};
+use contract::{CompletedPrelude, Prelude, PreludeOutcome, TlsFailure};
 use nearflash_proto::nbd::{ClientPrelude, NbdSession, OPTIONS_BYTES_MAX, ServerPrelude};
 use wire::nbd::{OptionKind, OptionReply};
 
@@ -17,7 +17,7 @@ const GREETING: usize = 18;
 /// The outcome of a prelude: the bytes that it sent, its end, and the bytes that it did not take.
 pub(crate) struct Outcome<'a> {
     pub(crate) said: Vec<u8>,
-    pub(crate) end: Result<Option<Passage>, Insecurity>,
+    pub(crate) end: Result<Option<PreludeOutcome>, TlsFailure>,
     pub(crate) left: &'a [u8],
 }
 
@@ -51,8 +51,12 @@ fn server(is_required: bool, options: &[Vec<u8>]) -> (Vec<OptionReply>, Outcome<
     (replies, outcome)
 }
 
-fn secured() -> Result<Option<Passage>, Insecurity> {
-    Ok(Some(Passage::Secure(Opening { is_secured: true, heard: FLAGS.into(), proven: None })))
+fn secured() -> Result<Option<PreludeOutcome>, TlsFailure> {
+    Ok(Some(PreludeOutcome::Secure(CompletedPrelude {
+        is_secured: true,
+        heard: FLAGS.into(),
+        proven: None,
+    })))
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn where_tls_is_required_nothing_else_is_answered() {
 
 #[test]
 fn who_does_not_want_tls_ends_where_it_is_required() {
-    let plain = Err(Insecurity::Plain);
+    let plain = Err(TlsFailure::Plain);
     let (replies, outcome) = server(true, &[option(OptionKind::EXPORT_NAME, b"first")]);
     assert_eq!((replies, outcome.end), (vec![], plain.clone()));
     let (replies, outcome) = server(true, &[option(OptionKind::ABORT, &[])]);
@@ -87,10 +91,10 @@ fn who_does_not_want_tls_ends_where_it_is_required() {
 fn a_client_of_the_plain_newstyle_has_no_tls() {
     let sent = [&[0; 4][..], &option(OptionKind::STARTTLS, &[])].concat();
     let required = play(&mut ServerPrelude::new(true), &sent, 99);
-    assert_eq!((required.said.len(), required.end), (GREETING, Err(Insecurity::Plain)));
+    assert_eq!((required.said.len(), required.end), (GREETING, Err(TlsFailure::Plain)));
     let allowed = play(&mut ServerPrelude::new(false), &sent, 99);
     assert_eq!(allowed.said.len(), GREETING);
-    assert!(matches!(allowed.end, Ok(Some(Passage::Plain(_)))), "the session refuses it");
+    assert!(matches!(allowed.end, Ok(Some(PreludeOutcome::Plain(_)))), "the session refuses it");
 }
 
 #[test]
@@ -98,16 +102,16 @@ fn what_makes_no_sense_or_has_no_end_is_cut_off() {
     for is_required in [true, false] {
         let mut prelude = ServerPrelude::new(is_required);
         let end = play(&mut prelude, b"GET / HTTP/1.1\r\n", 99).end;
-        assert_eq!(end, Err(Insecurity::Misbehaved));
+        assert_eq!(end, Err(TlsFailure::Misbehaved));
         let (_, outcome) = server(is_required, &[b"no option at all".to_vec()]);
-        assert_eq!(outcome.end, Err(Insecurity::Misbehaved));
+        assert_eq!(outcome.end, Err(TlsFailure::Misbehaved));
         let many = vec![option(OptionKind::STARTTLS, &[0; 1000]); 70];
         let (replies, outcome) = server(is_required, &many);
-        assert_eq!(outcome.end, Err(Insecurity::Misbehaved));
+        assert_eq!(outcome.end, Err(TlsFailure::Misbehaved));
         assert_eq!(replies.len(), OPTIONS_BYTES_MAX / 1016);
         let mut endless = option(OptionKind::STARTTLS, &[]);
         endless[12..].fill(0xff);
-        assert_eq!(server(is_required, &[endless]).1.end, Err(Insecurity::Misbehaved));
+        assert_eq!(server(is_required, &[endless]).1.end, Err(TlsFailure::Misbehaved));
     }
 }
 
@@ -122,7 +126,7 @@ fn a_client_that_passes_tls_by_is_answered_as_without() {
     ] {
         let (replies, outcome) = server(false, std::slice::from_ref(&first));
         assert!(replies.is_empty());
-        let Ok(Some(Passage::Plain(opening))) = outcome.end else { panic!("it goes on") };
+        let Ok(Some(PreludeOutcome::Plain(opening))) = outcome.end else { panic!("it goes on") };
         assert!(!opening.is_secured);
         let mut after = Rig::of(NbdSession::after(&opening), 8);
         after.receive(outcome.left);
@@ -136,7 +140,9 @@ fn a_client_that_passes_tls_by_is_answered_as_without() {
 #[test]
 fn nothing_of_the_time_before_tls_is_good_behind_it() {
     let options = [option(OptionKind::STRUCTURED_REPLY, &[]), option(OptionKind::STARTTLS, &[])];
-    let Ok(Some(Passage::Secure(opening))) = server(true, &options).1.end else { panic!("TLS") };
+    let Ok(Some(PreludeOutcome::Secure(opening))) = server(true, &options).1.end else {
+        panic!("TLS")
+    };
     let mut rig = Rig::of(NbdSession::after(&opening), 8);
     assert!(rig.output.is_empty(), "no second greeting");
     rig.receive(&option(OptionKind::STARTTLS, &[]));
@@ -152,7 +158,7 @@ fn nothing_of_the_time_before_tls_is_good_behind_it() {
 #[test]
 fn who_has_passed_tls_by_does_not_get_it_later() {
     let (_, outcome) = server(false, &[option(OptionKind::LIST, &[])]);
-    let Ok(Some(Passage::Plain(opening))) = outcome.end else { panic!("it goes on") };
+    let Ok(Some(PreludeOutcome::Plain(opening))) = outcome.end else { panic!("it goes on") };
     let mut rig = Rig::of(NbdSession::after(&opening), 8);
     rig.output.clear();
     rig.receive(&option(OptionKind::STARTTLS, &[]));
@@ -173,7 +179,7 @@ fn both_ends_come_to_terms() {
         let answered = play(&mut server, &asked.said, 3);
         assert_eq!((answered.end, answered.left), (secured(), &[][..]));
         let end = play(&mut client, &answered.said, 1).end;
-        assert!(matches!(end, Ok(Some(Passage::Secure(_)))), "{end:?}");
+        assert!(matches!(end, Ok(Some(PreludeOutcome::Secure(_)))), "{end:?}");
     }
 }
 
@@ -190,11 +196,11 @@ fn a_client_does_not_go_on_without_tls() {
         play(&mut ClientPrelude::default(), &sent, 99).end
     };
     for reply in [OptionReply::UNSUPPORTED, OptionReply::POLICY] {
-        assert_eq!(answered(reply, b""), Err(Insecurity::Plain));
-        assert_eq!(answered(reply, b"why not"), Err(Insecurity::Plain));
+        assert_eq!(answered(reply, b""), Err(TlsFailure::Plain));
+        assert_eq!(answered(reply, b"why not"), Err(TlsFailure::Plain));
     }
-    assert_eq!(answered(OptionReply::ACK, b"data"), Err(Insecurity::Misbehaved));
+    assert_eq!(answered(OptionReply::ACK, b"data"), Err(TlsFailure::Misbehaved));
     assert!(answered(OptionReply::ACK, b"").is_ok());
     let end = play(&mut ClientPrelude::default(), b"SSH-2.0-OpenSSH_9.2p1", 99).end;
-    assert_eq!(end, Err(Insecurity::Misbehaved));
+    assert_eq!(end, Err(TlsFailure::Misbehaved));
 }

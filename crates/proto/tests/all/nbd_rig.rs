@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    BLOCK_BYTES, Command, Control, Event, Fatal, Instant, Movable, NamespaceId, NamespaceInfo,
-    Range, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Status, Unpack,
+    BLOCK_BYTES, Command, ControlRequest, Instant, MigratableSession, NamespaceId, NamespaceInfo,
+    ProtocolError, Range, Reply, Request, RestorableSession, Rights, SPEECH_BYTES_MAX, Session,
+    SessionEvent, Status, UnsolicitedOutput,
 };
 use nearflash_proto::nbd::NbdSession;
 
@@ -32,7 +33,7 @@ pub(crate) struct Rig {
     input: Vec<u8>,
     /// All bytes for the client.
     pub(crate) output: Vec<u8>,
-    pub(crate) ended: Option<Fatal>,
+    pub(crate) ended: Option<ProtocolError>,
     /// Blocks that cannot be read or written.
     pub(crate) broken: Range,
     /// The most requests that were in flight.
@@ -116,8 +117,8 @@ impl Rig {
                 self.session = NbdSession::unpack(&packed).expect("it was packed");
             }
             match self.session.next_event(&mut rest) {
-                Ok(Some(Event::Request(request))) => self.begin(request),
-                Ok(Some(Event::Payload { bytes, end })) => {
+                Ok(Some(SessionEvent::Request(request))) => self.begin(request),
+                Ok(Some(SessionEvent::Payload { bytes, end })) => {
                     let coming = self.coming.as_mut().expect("a request came before");
                     coming.payload.extend_from_slice(bytes);
                     assert!(coming.payload.len() <= coming.request.payload_bytes);
@@ -127,8 +128,8 @@ impl Rig {
                         self.admit(whole);
                     }
                 }
-                Ok(Some(Event::Own)) => self.attend(),
-                Ok(Some(Event::Control(control))) => self.control(&control),
+                Ok(Some(SessionEvent::Own)) => self.attend(),
+                Ok(Some(SessionEvent::Control(control))) => self.control(&control),
                 Ok(Some(other)) => panic!("no event of NBD: {other:?}"),
                 Ok(None) => break,
                 Err(fatal) => self.ended = Some(fatal),
@@ -179,13 +180,13 @@ impl Rig {
         }
     }
 
-    fn control(&mut self, control: &Control) {
+    fn control(&mut self, control: &ControlRequest) {
         match control {
-            Control::Find { tag, name } => {
+            ControlRequest::Find { tag, name } => {
                 let info = self.find(name);
                 self.reply(&Reply::Info { tag: *tag, info }, &[]);
             }
-            Control::List { tag } => {
+            ControlRequest::List { tag } => {
                 let names = NAMES[..2].iter().map(|name| Arc::from(*name)).collect();
                 self.reply(&Reply::List { tag: *tag, names: Ok(names) }, &[]);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contract::{Fatal, Instant, Range, Status};
+use contract::{Instant, ProtocolError, Range, Status};
 use nearflash_proto::nbd::{HANDSHAKE_TIME, OPTIONS_BYTES_MAX};
 use wire::nbd::{CommandKind, OptionKind, OptionReply, command_flag, errno, export_flag};
 
@@ -90,7 +90,7 @@ fn the_old_way_to_choose_has_zeroes_unless_they_are_left_out() {
     let mut rig = Rig::new(8);
     rig.receive(&[0, 0, 0, 3]);
     rig.receive(&option(OptionKind::EXPORT_NAME, b"none"));
-    assert_eq!(rig.ended, Some(Fatal::Unanswerable(Status::NoNamespace)));
+    assert_eq!(rig.ended, Some(ProtocolError::Unanswerable(Status::NoNamespace)));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn options_are_answered_in_their_order() {
     rig.receive(&option(OptionKind::ABORT, &[]));
     assert_eq!(option_replies(&mut &rig.output[..], 1)[0].1, ack);
     rig.attend();
-    assert_eq!(rig.ended, Some(Fatal::Ended(0)));
+    assert_eq!(rig.ended, Some(ProtocolError::Ended(0)));
 }
 
 #[test]
@@ -139,17 +139,17 @@ fn a_negotiation_has_bounds() {
     rig.receive(&option(OptionKind(77), &vec![0; OPTIONS_BYTES_MAX / 2]));
     assert_eq!(rig.ended, None);
     rig.receive(&option(OptionKind(77), &vec![0; OPTIONS_BYTES_MAX / 2]));
-    assert_eq!(rig.ended, Some(Fatal::TooMuch));
+    assert_eq!(rig.ended, Some(ProtocolError::TooMuch));
     let mut rig = Rig::new(8);
     rig.receive(&[0, 0, 0, 4]);
-    assert_eq!(rig.ended, Some(Fatal::BadField(0)));
+    assert_eq!(rig.ended, Some(ProtocolError::BadField(0)));
     let mut rig = Rig::new(8);
     rig.now = rig.now + HANDSHAKE_TIME;
     rig.attend();
     assert_eq!(rig.ended, None);
     rig.now = rig.now + Duration::from_nanos(1);
     rig.attend();
-    assert_eq!(rig.ended, Some(Fatal::Ended(1)));
+    assert_eq!(rig.ended, Some(ProtocolError::Ended(1)));
     let mut rig = chosen(8, true);
     rig.now = Instant::from_nanos(u64::MAX);
     rig.attend();
@@ -202,11 +202,11 @@ fn what_cannot_be_is_refused_and_the_connection_stays() {
 fn a_stranger_to_the_protocol_is_cut_off() {
     let mut rig = chosen(8, true);
     rig.receive(&[0x55; 28]);
-    assert_eq!(rig.ended, Some(Fatal::BadMagic(0x5555)));
+    assert_eq!(rig.ended, Some(ProtocolError::BadMagic(0x5555)));
     let mut rig = chosen(8192, true);
     rig.receive(&request(CommandKind::TRIM, 0, 7, 0, 2 * MIB));
     rig.receive(&request(CommandKind::READ, 0, 7, 0, 512));
-    assert_eq!(rig.ended, Some(Fatal::UnknownTag(7)), "two requests have one cookie");
+    assert_eq!(rig.ended, Some(ProtocolError::UnknownTag(7)), "two requests have one cookie");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_goodbye_waits_for_what_came_before() {
         assert_eq!(rig.ended, None);
         assert!(rig.answer(false));
     }
-    assert_eq!(rig.ended, Some(Fatal::Ended(0)));
+    assert_eq!(rig.ended, Some(ProtocolError::Ended(0)));
     let all = answers(&rig.output, &BTreeMap::new());
     assert_eq!(all[&1].bytes().len(), 3 << 20);
 }
@@ -244,7 +244,7 @@ fn a_large_read_with_a_broken_part_fails_as_a_whole() {
     rig.broken = Range::new(4096, 1);
     rig.receive(&request(CommandKind::READ, 0, 1, 0, 3 * MIB));
     rig.answer_all();
-    assert_eq!(rig.ended, Some(Fatal::Unanswerable(Status::MediaError)));
+    assert_eq!(rig.ended, Some(ProtocolError::Unanswerable(Status::MediaError)));
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn requests_without_waiting_are_all_answered() {
 
 #[test]
 fn what_is_no_session_is_refused() {
-    use contract::{Movable, Unpack};
+    use contract::{MigratableSession, RestorableSession};
     use nearflash_proto::nbd::NbdSession;
     let mut rig = chosen(8192, true);
     rig.receive(&request(CommandKind::WRITE, 0, 7, 0, 3 * MIB));

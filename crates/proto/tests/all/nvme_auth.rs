@@ -3,11 +3,12 @@
 use crate::nvme_host::*;
 use contract::Instant;
 use nearflash_proto::nvme::auth::{
-    Answer as Proven, Credentials, EXPONENT_BYTES, End, Group, Hash, Methods, Proof, ProofFailure,
-    Response, Secret, augmented,
+    Credentials, EXPONENT_BYTES, Group, Hash, HostAuthentication, HostReaction as Proven, Methods,
+    ProofFailure, Responder, Response, Secret, augmented,
 };
 use nearflash_proto::nvme::{
-    Action, CloseReason, Config, Host as Known, Origin, Outcome, Place, Queue, Step,
+    Action, CloseReason, Config, ExecutionOutcome, Host as Known, Origin, Queue, QueueAddress,
+    SubmissionStep,
 };
 use std::sync::Arc;
 use wire::nvme::{
@@ -55,10 +56,13 @@ pub(crate) fn with_keys() -> Config {
     config
 }
 
-fn send(queue: &mut Queue, message: &[u8]) -> Outcome {
+fn send(queue: &mut Queue, message: &[u8]) -> ExecutionOutcome {
     let length = message.len() as u32;
     let entry = auth_entry(FabricsKind::AUTHENTICATION_SEND, 1, length);
-    assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: message.len() });
+    assert_eq!(
+        queue.begin(entry.entry()),
+        SubmissionStep::Controller { payload_bytes: message.len() }
+    );
     queue.execute(entry.entry(), message, Instant::ZERO, &mut Vec::new())
 }
 
@@ -66,15 +70,15 @@ fn send(queue: &mut Queue, message: &[u8]) -> Outcome {
 /// `true` if the connection is closed after the message.
 fn receive(fabric: &Fabric, worker: u16, queue: &mut Queue) -> (Vec<u8>, bool) {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
-    assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: 0 });
+    assert_eq!(queue.begin(entry.entry()), SubmissionStep::Controller { payload_bytes: 0 });
     let mut out = Vec::new();
     match queue.execute(entry.entry(), &[], Instant::ZERO, &mut out) {
-        Outcome::Done(answer) => {
+        ExecutionOutcome::Done(answer) => {
             assert!(answer.status.is_ok(), "{answer:?}");
             (out, false)
         }
-        Outcome::Closing(_) => (out, true),
-        Outcome::Parked => {
+        ExecutionOutcome::Closing(_) => (out, true),
+        ExecutionOutcome::Parked => {
             assert!(poll(fabric, worker, Instant::ZERO).is_empty());
             assert!(fabric.compute());
             assert!(!fabric.compute());
@@ -146,7 +150,7 @@ fn respond(
         let (host, subsystem) = (&*host.nqn, SUBSYSTEM);
         Response { end, hash, challenge, sequence, transaction, host, subsystem }.with(key)
     };
-    let proof = response(End::Host, given, challenge.sequence.get(), &plan.key);
+    let proof = response(Responder::Host, given, challenge.sequence.get(), &plan.key);
     let own_challenge = if plan.reflects { given.to_vec() } else { vec![0x42; bytes] };
     let reply = AuthReply {
         head: head(AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY),
@@ -166,7 +170,7 @@ fn respond(
     assert_eq!(success.head.message, AuthMessage::SUCCESS1);
     if let Some(key) = &plan.controller_key {
         assert_eq!(success.responds, 1);
-        let expected = response(End::Controller, &own_challenge, 99, key);
+        let expected = response(Responder::Controller, &own_challenge, 99, key);
         assert_eq!(message[16..16 + bytes], expected, "the controller is who it says");
         let verdict = AuthSuccess2 {
             head: head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2),
@@ -216,10 +220,12 @@ fn the_controller_proves_itself_when_asked() {
     own.enable();
     let mut queue = own.io(1, place(1, 1)).unwrap();
     let flush = wire::nvme::Submission::new(0, 1, 1);
-    let Step::Refused(answer) = queue.begin(&flush) else { panic!("let in without proof") };
+    let SubmissionStep::Refused(answer) = queue.begin(&flush) else {
+        panic!("let in without proof")
+    };
     assert_eq!(answer.status, Status::AUTHENTICATION_REQUIRED.dnr());
     assert_eq!(authenticate(&fabric, 1, &mut queue, &host(1), &plan), Ok(()));
-    assert!(matches!(queue.begin(&flush), Step::Device(_)));
+    assert!(matches!(queue.begin(&flush), SubmissionStep::Device(_)));
 }
 
 #[test]
@@ -238,8 +244,8 @@ fn who_has_not_the_key_is_told_so_and_disconnected() {
     assert_eq!(outcome, Err(AuthFailure::FAILED), "our own challenge is not answered");
 }
 
-fn from(last: u8) -> Place {
-    Place { address: Some([192, 0, 2, last].into()), ..place(0, 0) }
+fn from(last: u8) -> QueueAddress {
+    QueueAddress { address: Some([192, 0, 2, last].into()), ..place(0, 0) }
 }
 
 /// Asks for a message that is not ready, and checks that the command waits.
@@ -247,7 +253,7 @@ fn ask_early(queue: &mut Queue) {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     queue.begin(entry.entry());
     let outcome = queue.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
-    assert_eq!(outcome, Outcome::Parked);
+    assert_eq!(outcome, ExecutionOutcome::Parked);
 }
 
 #[test]
@@ -488,7 +494,11 @@ fn messages_that_make_no_sense_fail() {
 }
 
 /// Runs the crate's host side of an authentication against the controller.
-fn prove(fabric: &Fabric, queue: &mut Queue, proof: &mut Proof) -> Result<(), ProofFailure> {
+fn prove(
+    fabric: &Fabric,
+    queue: &mut Queue,
+    proof: &mut HostAuthentication,
+) -> Result<(), ProofFailure> {
     send(queue, &proof.negotiation());
     loop {
         let (message, _) = receive(fabric, 0, queue);
@@ -508,7 +518,7 @@ fn the_hosts_end_proves_itself_and_wants_proof() {
     let fabric = fabric(&with_keys());
     let proof = |key, controller_key, chance| {
         let (host, subsystem) = (host(1).nqn, SUBSYSTEM.to_owned());
-        Proof::new(Credentials { host, subsystem, key, controller_key }, [chance; _])
+        HostAuthentication::new(Credentials { host, subsystem, key, controller_key }, [chance; _])
     };
     let mut own = unproven(&fabric);
     assert_eq!(prove(&fabric, &mut own.admin, &mut proof(secret(1), None, 1)), Ok(()));
@@ -531,7 +541,7 @@ fn challenges_that_are_cut_or_anothers_make_no_sense() {
     let fabric = fabric(&with_keys());
     let (host, subsystem) = (host(1).nqn, SUBSYSTEM.to_owned());
     let credentials = Credentials { host, subsystem, key: secret(1), controller_key: None };
-    let proof = Proof::new(credentials, [5; _]);
+    let proof = HostAuthentication::new(credentials, [5; _]);
     let mut own = unproven(&fabric);
     send(&mut own.admin, &proof.negotiation());
     let (padded, _) = receive(&fabric, 0, &mut own.admin);
@@ -564,7 +574,7 @@ fn a_controller_that_only_says_that_all_is_well_has_proven_nothing() {
         key: secret(1),
         controller_key: Some(secret(2)),
     };
-    let proof = Proof::new(credentials, [7; _]);
+    let proof = HostAuthentication::new(credentials, [7; _]);
     let own: AuthHead = read(&proof.negotiation());
     let success = AuthSuccess1 {
         head: AuthHead {
@@ -597,7 +607,7 @@ fn a_proof_goes_on_while_its_connection_moves() {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     admin.begin(entry.entry());
     let outcome = admin.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
-    assert_eq!(outcome, Outcome::Parked, "its power is not computed");
+    assert_eq!(outcome, ExecutionOutcome::Parked, "its power is not computed");
     let number = admin.detach().unwrap();
     assert!(fabric.compute());
     let at = place(1, 9);

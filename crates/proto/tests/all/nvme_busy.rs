@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::nvme_host::{Session, config, connect_data, connect_entry, fabric, host, place};
 use crate::nvme_tcp_pair::{Pair, ranged};
 use contract::{ConnId, Instant, Status as Ended};
-use nearflash_proto::nvme::{Busy, Fabric, Origin, Outcome, PortId, Step};
-use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, WorkerFabric};
+use nearflash_proto::nvme::{ExecutionOutcome, Fabric, LockBusy, Origin, PortId, SubmissionStep};
+use nearflash_proto::nvme_tcp::{Digests, HostEvent, TransferSizes, WorkerFabric};
 use wire::nvme::{AdminOpcode, NvmOpcode, Status, Submission};
 use zerocopy::IntoBytes;
 
@@ -39,7 +39,7 @@ fn a_connect_is_repeated() {
         assert!(fabric.is_waiting(0) && !fabric.is_waiting(1) && fabric.wake_at(0).is_none());
         busy
     });
-    assert!(matches!(busy, Err(Busy)) && fabric.controllers().is_empty());
+    assert!(matches!(busy, Err(LockBusy)) && fabric.controllers().is_empty());
     assert!(!fabric.is_waiting(0), "it was answered");
     assert!(connect().unwrap().is_ok());
 }
@@ -50,10 +50,10 @@ fn a_command_of_the_controller_is_repeated() {
     let mut session = session(&fabric);
     let entry = Submission::new(AdminOpcode::KEEP_ALIVE.0, 7, 0);
     let mut out = vec![1];
-    assert!(matches!(session.admin.begin(&entry), Step::Controller { payload_bytes: 0 }));
+    assert!(matches!(session.admin.begin(&entry), SubmissionStep::Controller { payload_bytes: 0 }));
     let busy = fabric.shut_while(|| session.admin.execute(&entry, &[], NOW, &mut out));
-    assert_eq!(busy, Outcome::Busy);
-    assert!(matches!(session.admin.execute(&entry, &[], NOW, &mut out), Outcome::Done(_)));
+    assert_eq!(busy, ExecutionOutcome::Busy);
+    assert!(matches!(session.admin.execute(&entry, &[], NOW, &mut out), ExecutionOutcome::Done(_)));
     assert_eq!(fabric.controllers()[0].errors, 0);
 }
 
@@ -64,14 +64,14 @@ fn a_read_waits_for_a_new_view_and_an_ended_one_is_sent_again_only_if_a_right_wa
     let mut io = session.io(1, place(1, 1)).unwrap();
     let read = ranged(NvmOpcode::READ, 3, 8, 8);
     let begun = |step| {
-        let Step::Device(io) = step else { panic!("{step:?}") };
+        let SubmissionStep::Device(io) = step else { panic!("{step:?}") };
         io
     };
     let first = begun(io.begin(&read));
     // Nothing has changed: nobody looks.
     let second = fabric.shut_while(|| begun(io.begin(&read)));
     change(&fabric, true);
-    assert_eq!(fabric.shut_while(|| io.begin(&read)), Step::Busy);
+    assert_eq!(fabric.shut_while(|| io.begin(&read)), SubmissionStep::Busy);
     let ended = fabric.shut_while(|| io.complete(&first, Ended::Ok));
     assert_eq!(ended.status, Status::SUCCESS, "who pays for it does not concern it");
     let third = begun(io.begin(&read));
@@ -105,17 +105,17 @@ fn a_queue_moves_when_nobody_is_inside() {
     let fabric = fabric(&config());
     let session = session(&fabric);
     let mut io = session.io(1, place(0, 1)).unwrap();
-    assert_eq!(fabric.shut_while(|| io.detach()), Err(Busy));
+    assert_eq!(fabric.shut_while(|| io.detach()), Err(LockBusy));
     let number = io.detach().unwrap();
     drop(io);
-    assert!(matches!(fabric.shut_while(|| fabric.claim(number, 1)), Err(Busy)));
+    assert!(matches!(fabric.shut_while(|| fabric.claim(number, 1)), Err(LockBusy)));
     let mut io = fabric.claim(number, 1).unwrap().expect("it has not gone");
     let to = ConnId { index: 5, generation: 0 };
-    assert_eq!(fabric.shut_while(|| io.settle(to)), Err(Busy));
+    assert_eq!(fabric.shut_while(|| io.settle(to)), Err(LockBusy));
     io.settle(to).unwrap();
     let number = io.detach().unwrap();
     let desk = WorkerFabric::new(fabric.clone(), 1);
-    assert_eq!(fabric.shut_while(|| fabric.try_drop_queue(number, 1)), Err(Busy));
+    assert_eq!(fabric.shut_while(|| fabric.try_drop_queue(number, 1)), Err(LockBusy));
     assert_eq!(desk.wake_at(), None);
     fabric.try_drop_queue(number, 1).unwrap();
     assert_eq!(fabric.queues_of(session.admin.cntlid()), 1);
@@ -129,7 +129,7 @@ fn a_session_takes_no_more_until_its_command_has_a_view() {
         // With the data in its capsule, behind the command that waits.
         let mut entry = ranged(NvmOpcode::WRITE, cid, u64::from(cid) * 8, 8);
         entry.data = wire::nvme::SglDescriptor::in_capsule(0, 8 * 512);
-        pair.host.command(&entry, Carried::default(), &[cid as u8; 8 * 512], &mut out);
+        pair.host.command(&entry, TransferSizes::default(), &[cid as u8; 8 * 512], &mut out);
     }
     change(&pair.target.fabric(), true);
     let said = pair.target.out.len();

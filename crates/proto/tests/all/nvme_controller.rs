@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::nvme_host::*;
 use contract::{Command, Geometry, Instant, Range, Status as Ended};
-use nearflash_proto::nvme::{Action, CloseReason, Fused, Hosts, Io, Origin, Outcome, PortId, Step};
+use nearflash_proto::nvme::{
+    Action, CloseReason, DeviceRequest, ExecutionOutcome, FusedPart, Hosts, Origin, PortId,
+    SubmissionStep,
+};
 use wire::nvme::{
     AdminOpcode, AnaState, DiscardRange, DiscoveryEntry, DiscoveryHeader, ErrorEntry, Event,
     Feature, Fuse, IdentifyCns, IdentifyController, IdentifyNamespace, IdentifyNamespaceCommon,
@@ -27,16 +30,16 @@ fn io_entry(opcode: NvmOpcode, cid: u16, nsid: u32, lba: u64, blocks: u32) -> Su
     entry
 }
 
-fn device(step: Step) -> Io {
+fn device(step: SubmissionStep) -> DeviceRequest {
     match step {
-        Step::Device(io) => io,
+        SubmissionStep::Device(io) => io,
         other => panic!("{other:?}"),
     }
 }
 
-fn refused(step: Step) -> Status {
+fn refused(step: SubmissionStep) -> Status {
     match step {
-        Step::Refused(answer) => answer.status,
+        SubmissionStep::Refused(answer) => answer.status,
         other => panic!("{other:?}"),
     }
 }
@@ -206,10 +209,10 @@ fn a_fused_pair_is_one_compare_and_write() {
     };
     let first = device(queue.begin(&half(NvmOpcode::COMPARE, 1, 8, Fuse::FIRST)));
     let range = Range::new(8, 8);
-    assert_eq!((first.command, first.fused), (Command::CompareAndWrite(range), Fused::First));
+    assert_eq!((first.command, first.fused), (Command::CompareAndWrite(range), FusedPart::First));
     let second = device(queue.begin(&half(NvmOpcode::WRITE, 2, 8, Fuse::SECOND)));
     assert_eq!((second.command, second.payload_bytes), (first.command, 4096));
-    assert_eq!(second.fused, Fused::Second { first: 1 });
+    assert_eq!(second.fused, FusedPart::Second { first: 1 });
     assert_eq!(queue.orphan(), None);
     let [compare, write] = queue.complete_fused(&second, Ended::CompareFailed);
     assert_eq!((compare.cid, compare.status), (1, Status::COMPARE_FAILURE.dnr()));
@@ -242,16 +245,16 @@ fn a_discard_has_many_ranges() {
     entry.dword10 = 2.into();
     entry.dword11 = 4.into();
     entry.data = SglDescriptor::in_capsule(0, 48);
-    assert_eq!(queue.begin(&entry), Step::Controller { payload_bytes: 48 });
+    assert_eq!(queue.begin(&entry), SubmissionStep::Controller { payload_bytes: 48 });
     let payload = [range(0, 8), range(100, 0), range(64, 16)];
     let mut out = Vec::new();
     let outcome = queue.execute(&entry, payload.as_bytes(), Instant::ZERO, &mut out);
-    let Outcome::Discard(io) = outcome else { panic!("{outcome:?}") };
+    let ExecutionOutcome::Discard(io) = outcome else { panic!("{outcome:?}") };
     assert_eq!(queue.ranges(), [Range::new(0, 8), Range::new(64, 16)]);
     assert_eq!(io.cid, 3);
     let payload = [range(0, 8), range(1 << 20, 1), range(64, 16)];
     let outcome = queue.execute(&entry, payload.as_bytes(), Instant::ZERO, &mut out);
-    let Outcome::Done(answer) = outcome else { panic!("{outcome:?}") };
+    let ExecutionOutcome::Done(answer) = outcome else { panic!("{outcome:?}") };
     assert_eq!(answer.status, Status::LBA_OUT_OF_RANGE.dnr());
     assert!(queue.ranges().is_empty());
 }
@@ -265,12 +268,12 @@ fn a_discard_may_describe_more_than_its_ranges() {
     let mut entry = Submission::new(NvmOpcode::DATASET_MANAGEMENT.0, 3, 1);
     entry.dword11 = 4.into();
     entry.data = SglDescriptor::in_capsule(0, 4096);
-    assert_eq!(queue.begin(&entry), Step::Controller { payload_bytes: 4096 });
+    assert_eq!(queue.begin(&entry), SubmissionStep::Controller { payload_bytes: 4096 });
     let range = DiscardRange { attributes: 0.into(), blocks: 8.into(), lba: 16.into() };
     let mut payload = range.as_bytes().to_vec();
     payload.resize(4096, 0xff);
     let outcome = queue.execute(&entry, &payload, Instant::ZERO, &mut Vec::new());
-    assert!(matches!(outcome, Outcome::Discard(_)), "{outcome:?}");
+    assert!(matches!(outcome, ExecutionOutcome::Discard(_)), "{outcome:?}");
     assert_eq!(queue.ranges(), [Range::new(16, 8)]);
     entry.data = SglDescriptor::in_capsule(0, 8);
     assert_eq!(refused(queue.begin(&entry)), Status::DATA_SGL_LENGTH.dnr());

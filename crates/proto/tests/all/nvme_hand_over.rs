@@ -9,12 +9,14 @@ use crate::nvme_host::{
 };
 use crate::nvme_tcp_pair::{Pair, ranged};
 use crate::support::Chance;
-use contract::{Fenced as _, Instant, Movable as _, Session as _, Start};
-use nearflash_proto::nvme::{
-    Action, CloseReason, Config, ExportError, ExportedController, Fabric, Held, ImportError, Nqn,
-    Queue,
+use contract::{
+    Instant, MigratableSession as _, RevocablePermissions as _, Session as _, StartOutcome,
 };
-use nearflash_proto::nvme_tcp::{Carried, ControllerSession, Digests};
+use nearflash_proto::nvme::{
+    Action, CloseReason, Config, ExportError, ExportedController, Fabric, HeldCommands,
+    ImportError, Nqn, Queue,
+};
+use nearflash_proto::nvme_tcp::{ControllerSession, Digests, TransferSizes};
 use wire::nvme::{Event, Feature, NvmOpcode, Property, notice};
 
 /// The configuration that a host writes to reset its controller.
@@ -100,7 +102,7 @@ fn a_controller_goes_on_where_it_has_landed() {
     let cntlid = moving.cntlid;
     let (mut again, queues) = moving.attach(&new, &numbers);
     assert_eq!(again.get(Property::CONFIGURATION, 4), Ok(0x46_0001));
-    assert_eq!(queues[0].fence().start(DEVICE, queues[0].fence().epoch()), Start::Started);
+    assert_eq!(queues[0].fence().start(DEVICE, queues[0].fence().epoch()), StartOutcome::Started);
     queues[0].fence().end(DEVICE, 0);
     assert!(!queues[0].fence().may_be_elsewhere(), "it was its host's only one");
     assert!(again.io(2, place(0, 3)).is_err(), "it is there");
@@ -115,7 +117,7 @@ fn a_controller_goes_on_where_it_has_landed() {
     assert_eq!((*conn, answer.cid), (place(1, 10).conn, event));
     assert_eq!(answer.result as u32, Event::NAMESPACE.to_result());
     assert_eq!(again.set(Property::CONFIGURATION, RESET), Ok(0));
-    assert_eq!(queues[0].fence().start(DEVICE, 0), Start::Superseded);
+    assert_eq!(queues[0].fence().start(DEVICE, 0), StartOutcome::Superseded);
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn what_is_not_whole_or_waits_does_not_leave() {
     fabric.cancel_export(cntlid, NOW);
     let [admin, io] =
         [0, 1].map(|n| attach(&fabric, numbers[n], 0, place(0, n as u32).conn).unwrap());
-    assert!(!admin.is_exporting() && io.fence().start(DEVICE, 0) == Start::Started);
+    assert!(!admin.is_exporting() && io.fence().start(DEVICE, 0) == StartOutcome::Started);
     // A reset with a write at the device is not over before that write.
     let mut session = Session::again(&fabric, &host(1), SUBSYSTEM, admin, place(0, 0));
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
@@ -214,7 +216,7 @@ fn one_that_was_let_go_can_be_taken_back() {
     let numbers = (0..).zip(moving.numbers.iter().copied()).collect();
     let (mut again, queues) = moving.attach(&old, &numbers);
     assert_eq!(again.get(Property::CONFIGURATION, 4), Ok(0x46_0001));
-    assert_eq!(queues[0].fence().start(DEVICE, 0), Start::Started);
+    assert_eq!(queues[0].fence().start(DEVICE, 0), StartOutcome::Started);
 }
 
 #[test]
@@ -269,7 +271,7 @@ fn the_host_is_told_what_the_new_configuration_changes() {
 #[test]
 fn a_write_that_was_not_asked_for_goes_on_and_is_looked_at_again() {
     let (mut pair, data) = Pair::with_a_write();
-    pair.target.export(Held::Nothing);
+    pair.target.export(HeldCommands::Nothing);
     let fence = pair.target.fence.clone().expect("it is an I/O queue");
     assert_ne!(pair.target.session.allowed_as_of(0), fence.epoch(), "it is of no epoch here");
     assert_eq!(pair.target.session.allow_again(0), Ok(fence.epoch()));
@@ -280,21 +282,21 @@ fn a_write_that_was_not_asked_for_goes_on_and_is_looked_at_again() {
 fn commands_that_change_reservations_wait_while_two_processes_have_hosts() {
     let mut pair = Pair::connect(&mut Chance(3), Digests::default());
     let fabric = pair.target.fabric();
-    fabric.hold(Held::Connects);
+    fabric.hold(HeldCommands::Connects);
     let mut entry = ranged(NvmOpcode::RESERVATION_REGISTER, 4, 0, 1);
     (entry.dword10, entry.dword11, entry.dword12) = (0.into(), 0.into(), 0.into());
     let keys = [[0; 8], 77_u64.to_le_bytes()].concat();
     entry.data = wire::nvme::SglDescriptor::in_capsule(0, keys.len() as u32);
     let mut out = Vec::new();
-    pair.host.command(&entry, Carried::default(), &keys, &mut out);
+    pair.host.command(&entry, TransferSizes::default(), &keys, &mut out);
     pair.target.feed(&out);
     assert!(pair.target.out.is_empty() && pair.target.session.is_settled(), "it may leave so");
     assert!(fabric.reservations().is_empty());
-    pair.target.export(Held::Reservations);
+    pair.target.export(HeldCommands::Reservations);
     let there = pair.target.fabric();
     pair.target.attend();
     assert!(there.reservations().is_empty() && pair.target.out.is_empty());
-    there.hold(Held::Nothing);
+    there.hold(HeldCommands::Nothing);
     assert!(pair.target.hears_news(), "whoever waits is named");
     pair.target.attend();
     assert_eq!(there.reservations().len(), 1);
@@ -304,7 +306,7 @@ fn commands_that_change_reservations_wait_while_two_processes_have_hosts() {
 #[test]
 fn reservations_go_over_whether_they_persist_or_not() {
     let (old, new) = two(&config());
-    let kept = nearflash_proto::nvme::Reserved {
+    let kept = nearflash_proto::nvme::StoredReservation {
         subsystem: nqn(SUBSYSTEM),
         nsid: 1,
         generation: 3,
@@ -377,7 +379,7 @@ fn bytes_that_are_no_session_are_refused() {
     let mut pair = Pair::connect(&mut Chance(7), Digests::default());
     let entry = ranged(NvmOpcode::WRITE, 3, 8, 32);
     let mut out = Vec::new();
-    let carried = Carried { sends: 32 * 512, ..Carried::default() };
+    let carried = TransferSizes { sends: 32 * 512, ..TransferSizes::default() };
     pair.host.command(&entry, carried, &[], &mut out);
     pair.target.feed(&out);
     let packed = pair.target.session.pack().unwrap();

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use crate::nvme_host::*;
 use contract::{Command, Instant, NamespaceId, Status as Ended};
-use nearflash_proto::nvme::{Fabric, Hosts, Origin, Outcome, Place, PortId, Queue, Step};
+use nearflash_proto::nvme::{
+    ExecutionOutcome, Fabric, Hosts, Origin, PortId, Queue, QueueAddress, SubmissionStep,
+};
 use wire::nvme::{
     AdminOpcode, AnaState, DiscoveryHeader, FABRICS_OPCODE, FabricsKind, Feature, LogPage,
     NvmOpcode, Property, PropertyCommand, ReservationKind, SglDescriptor, Status, Submission,
@@ -178,18 +180,18 @@ fn ask_io(queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
 fn say(queue: &mut Queue, entry: &Submission, payload: &[u8]) -> String {
     let mut out = Vec::new();
     let answer = match queue.begin(entry) {
-        Step::Refused(answer) => format!("{:?} {}", answer.status, answer.result),
-        Step::Busy => unreachable!("no other thread is there"),
-        Step::Device(io) => {
+        SubmissionStep::Refused(answer) => format!("{:?} {}", answer.status, answer.result),
+        SubmissionStep::Busy => unreachable!("no other thread is there"),
+        SubmissionStep::Device(io) => {
             assert!(!NOT_OWN.contains(&io.namespace.0), "{io:?}");
             let answer = queue.complete(&io, Ended::Ok);
             format!("{io:?} {:?}", answer.status)
         }
-        Step::Controller { payload_bytes } => {
+        SubmissionStep::Controller { payload_bytes } => {
             let mut payload = payload.to_vec();
             payload.resize(payload_bytes, 0);
             match queue.execute(entry, &payload, Instant::ZERO, &mut out) {
-                Outcome::Done(answer) => {
+                ExecutionOutcome::Done(answer) => {
                     queue.seal(answer);
                     let end = out.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
                     format!("{:?} {} {:x?}", answer.status, answer.result, &out[..end])
@@ -230,7 +232,7 @@ struct Stranger {
 impl Stranger {
     fn new(fabric: &Arc<Fabric>) -> Stranger {
         let subsystems = [(SUBSYSTEM, 1), (SUBSYSTEM, 2), (OTHER_SUBSYSTEM, 1), (DISCOVERY, 1)];
-        let at = |worker, index| -> Place { place(worker, 20 + index) };
+        let at = |worker, index| -> QueueAddress { place(worker, 20 + index) };
         let connect_at = |(n, (subsystem, port)): (usize, (&str, u16))| {
             connect(fabric, &host(2), subsystem, port, at(0, n as u32))
         };
@@ -270,13 +272,13 @@ fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     let mut entry = Submission::new(NvmOpcode::READ.0, 5, nsid);
     entry.data = SglDescriptor::transport(512);
     match queue.begin(&entry) {
-        Step::Device(io) => {
+        SubmissionStep::Device(io) => {
             assert!(NOT_OWN.contains(&io.namespace.0), "{io:?}");
             assert!(matches!(io.command, Command::Read(_)));
             queue.complete(&io, Ended::MediaError);
             told.push(true);
         }
-        Step::Refused(answer) => told.push(answer.status.is_ok()),
+        SubmissionStep::Refused(answer) => told.push(answer.status.is_ok()),
         other => panic!("{other:?}"),
     }
 }

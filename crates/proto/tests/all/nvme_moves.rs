@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::nvme_host::{Session, attach, config, fabric, host, place, poll};
 use crate::nvme_tcp_pair::Pair;
-use contract::{Instant, Movable as _, Start};
+use contract::{Instant, MigratableSession as _, StartOutcome};
 use nearflash_proto::nvme::{Action, CloseReason, Fabric};
 use wire::nvme::{Event, Feature, Property, notice};
 
@@ -31,7 +31,7 @@ fn a_queue_lands_with_its_head_and_its_fence() {
     let mut io = session.io(1, place(0, 1)).unwrap();
     let fence = io.fence().clone();
     let number = io.detach().unwrap();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started, "it is a queue like any other");
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started, "it is a queue like any other");
     fence.end(DEVICE, 0);
     let at = place(1, 9);
     let landed = attach(&fabric, number, at.worker, at.conn).unwrap();
@@ -51,11 +51,11 @@ fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
     let fence = io.fence().clone();
     let number = io.detach().unwrap();
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
-    assert_eq!(fence.start(DEVICE, 0), Start::Superseded, "at once, not when it lands");
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Superseded, "at once, not when it lands");
     // The controller continues, and has another queue of that identifier.
     session.enable();
     let newer = session.io(1, place(1, 2)).unwrap();
-    assert_eq!(newer.fence().start(DEVICE, 0), Start::Started);
+    assert_eq!(newer.fence().start(DEVICE, 0), StartOutcome::Started);
     assert_eq!((mail(&fabric, 0), mail(&fabric, 1)), (Vec::new(), Vec::new()));
     let at = place(1, 9);
     let landed = attach(&fabric, number, at.worker, at.conn).unwrap();
@@ -74,7 +74,7 @@ fn a_queue_whose_controller_is_gone_ends_when_it_lands() {
     let landed = attach(&fabric, number, 1, place(1, 9).conn).unwrap();
     let reason = CloseReason::AdminGone;
     assert_eq!(mail(&fabric, 1), [Action::Close { conn: place(1, 9).conn, reason }]);
-    assert_eq!(landed.fence().start(DEVICE, 0), Start::Superseded);
+    assert_eq!(landed.fence().start(DEVICE, 0), StartOutcome::Superseded);
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn a_queue_that_is_lost_on_its_way_leaves_its_ghosts() {
     let session = connect(&fabric, 1, 0);
     let [mut lost, other] = [1, 2].map(|n| session.io(n, place(0, u32::from(n))).unwrap());
     let fence = lost.fence().clone();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
     fabric.drop_queue(lost.detach().unwrap());
-    assert_eq!(other.fence().start(DEVICE, 0), Start::Held);
+    assert_eq!(other.fence().start(DEVICE, 0), StartOutcome::Held);
     fence.end(DEVICE, 0);
-    assert_eq!(other.fence().start(DEVICE, 0), Start::Started);
+    assert_eq!(other.fence().start(DEVICE, 0), StartOutcome::Started);
     other.fence().end(DEVICE, 0);
     let Session { mut admin, fabric, .. } = session;
     fabric.drop_queue(admin.detach().unwrap());

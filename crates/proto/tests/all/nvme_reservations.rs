@@ -1,8 +1,11 @@
 //! Tests of reservations with two hosts and a namespace, after the specification's tables.
 
 use crate::nvme_host::*;
-use contract::{Instant, Start};
-use nearflash_proto::nvme::{Config, Hosts, Io, Outcome, Queue, Refusal, Reserved, Step};
+use contract::{Instant, StartOutcome};
+use nearflash_proto::nvme::{
+    Config, DeviceRequest, ExecutionOutcome, Hosts, Queue, Refusal, StoredReservation,
+    SubmissionStep,
+};
 use wire::nvme::{
     Event, Feature, IdentifyCns, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire,
     ReservationHead, ReservationNotice, ReservationNoticeKind, ReservationRegister,
@@ -56,8 +59,8 @@ impl Party {
         let mut entry = Submission::new(opcode.0, 6, 1);
         entry.data = SglDescriptor::transport(512);
         match self.queue.begin(&entry) {
-            Step::Device(_) => true,
-            Step::Refused(answer) => {
+            SubmissionStep::Device(_) => true,
+            SubmissionStep::Refused(answer) => {
                 assert_eq!(answer.status, CONFLICT);
                 false
             }
@@ -236,12 +239,12 @@ fn reservations_outlive_connections_and_restarts() {
     kept.iter().cloned().for_each(|kept| restarted.restore_reservation(kept).unwrap());
     assert_eq!(Party::new(&restarted, 1).rights(), (true, true));
     assert_eq!(Party::new(&restarted, 2).rights(), (false, false));
-    let twice = Reserved {
+    let twice = StoredReservation {
         registrants: [&kept[0].registrants[..], &kept[0].registrants[..]].concat(),
         ..kept[0].clone()
     };
     assert_eq!(restarted.restore_reservation(twice), Err(Refusal::Restore));
-    let nobodys = Reserved { registrants: Vec::new(), ..kept[0].clone() };
+    let nobodys = StoredReservation { registrants: Vec::new(), ..kept[0].clone() };
     assert_eq!(restarted.restore_reservation(nobodys), Err(Refusal::Restore));
 }
 
@@ -278,9 +281,9 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
         entry.dword10 = action.into();
         entry.data = SglDescriptor::in_capsule(0, 16);
         let step = party.queue.begin(&entry);
-        assert!(matches!(step, Step::Controller { payload_bytes: 16 }));
+        assert!(matches!(step, SubmissionStep::Controller { payload_bytes: 16 }));
         let outcome = party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
-        assert_eq!(outcome, Outcome::Parked);
+        assert_eq!(outcome, ExecutionOutcome::Parked);
     };
     waits(&mut party, 2 | 3 << 30, 0xb);
     let (change, kept) = fabric.reservations_to_keep();
@@ -320,16 +323,16 @@ fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
         .collect();
     let entries = usize::from(party.queue.size());
     let (parked, refused) = outcomes.split_at(entries);
-    assert!(parked.iter().all(|outcome| *outcome == Outcome::Parked));
-    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Done(answer) if answer.status == Status::INTERRUPTED);
+    assert!(parked.iter().all(|outcome| *outcome == ExecutionOutcome::Parked));
+    let is_refused = |outcome: &ExecutionOutcome| matches!(outcome, ExecutionOutcome::Done(answer) if answer.status == Status::INTERRUPTED);
     assert!(refused.iter().all(is_refused));
     let (change, _) = fabric.reservations_to_keep();
     fabric.kept_reservations(change, true);
     assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
 }
 
-/// Checks that the end of a namespace is stored, or a restart would find the reservation again for a
-/// later namespace with the same identifiers.
+/// Checks that the end of a namespace is stored, or a restart would find the reservation again for
+/// a later namespace with the same identifiers.
 #[test]
 fn the_end_of_a_namespace_is_a_change_of_its_reservation() {
     let config = config();
@@ -355,8 +358,8 @@ fn preempt(party: &mut Party, action: u32, kind: u8, key: u64, other: u64) -> bo
     party.queue.begin(&entry);
     let outcome = party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
     match outcome {
-        Outcome::Parked => true,
-        Outcome::Done(answer) => {
+        ExecutionOutcome::Parked => true,
+        ExecutionOutcome::Done(answer) => {
             assert_eq!(answer.status, Status::SUCCESS);
             false
         }
@@ -364,10 +367,10 @@ fn preempt(party: &mut Party, action: u32, kind: u8, key: u64, other: u64) -> bo
     }
 }
 
-fn write_of(party: &mut Party) -> Io {
+fn write_of(party: &mut Party) -> DeviceRequest {
     let mut entry = Submission::new(NvmOpcode::WRITE.0, 6, 1);
     entry.data = SglDescriptor::transport(512);
-    let Step::Device(io) = party.queue.begin(&entry) else { panic!("it may write") };
+    let SubmissionStep::Device(io) = party.queue.begin(&entry) else { panic!("it may write") };
     io
 }
 
@@ -384,11 +387,11 @@ fn who_preempts_waits_for_what_the_preempted_has_at_devices() {
         one.acquire(0, 1, 0xa, 0).unwrap();
         let (at_device, waiting) = (write_of(&mut one), write_of(&mut one));
         let fence = one.queue.fence().clone();
-        assert_eq!(fence.start(DEVICE, 0), Start::Started);
+        assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
         assert!(preempt(&mut two, abort, 1, 0xb, 0xa), "a write of the preempted is at a device");
         assert_eq!(answers_at(&fabric, 1), []);
         // A write that has not started is refused with the reason.
-        assert_eq!(fence.start(DEVICE, 0), Start::Stale);
+        assert_eq!(fence.start(DEVICE, 0), StartOutcome::Stale);
         assert_eq!(one.queue.permits(&waiting), Err(CONFLICT));
         assert_eq!(one.queue.complete(&waiting, contract::Status::Retry).status, CONFLICT);
         assert_eq!(two.rights(), (true, true), "it may write, as of now");
@@ -404,7 +407,7 @@ fn who_preempts_waits_for_connections_that_the_preempted_has_lost() {
     let (fabric, [mut one, mut two, _]) = three(&config());
     one.acquire(0, 1, 0xa, 0).unwrap();
     let fence = one.queue.fence().clone();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
     drop(one);
     assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
     assert_eq!(answers_at(&fabric, 1), []);
@@ -416,7 +419,7 @@ fn who_preempts_waits_for_connections_that_the_preempted_has_lost() {
 fn only_abort_waits_for_hosts_that_may_go_on() {
     let (fabric, [mut one, mut two, _]) = three(&config());
     let fence = one.queue.fence().clone();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
     // Without a reservation, unregistered hosts may write, too.
     assert!(!preempt(&mut two, 1, 1, 0xb, 0xa));
     one.register(0, 0, 0xa).unwrap();
@@ -424,7 +427,7 @@ fn only_abort_waits_for_hosts_that_may_go_on() {
     // Further writes belong to the next epoch, and are not waited for.
     assert_eq!(one.rights(), (true, true));
     let now = fence.epoch();
-    assert_eq!(fence.start(DEVICE, now), Start::Started);
+    assert_eq!(fence.start(DEVICE, now), StartOutcome::Started);
     fence.end(DEVICE, 0);
     assert_eq!(answers_at(&fabric, 1), [Status::SUCCESS]);
     fence.end(DEVICE, now);
@@ -435,7 +438,7 @@ fn data_does_not_go_to_a_host_that_was_shut_out_while_it_was_read() {
     let (_fabric, [mut one, mut two, _]) = three(&config());
     let mut entry = Submission::new(NvmOpcode::READ.0, 6, 1);
     entry.data = SglDescriptor::transport(512);
-    let Step::Device(io) = one.queue.begin(&entry) else { panic!("it may read") };
+    let SubmissionStep::Device(io) = one.queue.begin(&entry) else { panic!("it may read") };
     assert!(!preempt(&mut two, 0, 2, 0xb, 0));
     assert_eq!(one.queue.complete(&io, contract::Status::Ok).status, CONFLICT);
 }
@@ -445,7 +448,7 @@ fn who_wants_to_preempt_and_goes_leaves_nothing_behind() {
     let (fabric, [mut one, mut two, mut three]) = three(&config());
     one.acquire(0, 1, 0xa, 0).unwrap();
     let fence = one.queue.fence().clone();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
     assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
     drop(two);
     three.register(0, 0, 0xc).unwrap();
@@ -463,7 +466,7 @@ fn a_reservation_is_the_namespaces_through_whatever_subsystem() {
     let queue = session.io(1, place(1, 81)).unwrap();
     let mut elsewhere = Party { session, queue };
     let fence = elsewhere.queue.fence().clone();
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started);
     assert!(preempt(&mut one, 0, 2, 0xa, 0), "it waits for writes through the other subsystem");
     fence.end(DEVICE, 0);
     assert_eq!(answers_at(&fabric, 1), [Status::SUCCESS]);
@@ -482,7 +485,7 @@ fn a_reservation_is_the_namespaces_through_whatever_subsystem() {
 fn what_operators_take_away_is_over_when_nothing_of_it_is_at_a_device() {
     let (fabric, [one, two, three]) = three(&config());
     let fences = [&one, &two, &three].map(|party| party.queue.fence().clone());
-    fences.iter().for_each(|fence| assert_eq!(fence.start(DEVICE, 0), Start::Started));
+    fences.iter().for_each(|fence| assert_eq!(fence.start(DEVICE, 0), StartOutcome::Started));
     let others = Hosts::Only(vec![nqn(&host(2).nqn), nqn(&host(3).nqn)]);
     fabric.set_hosts(&nqn(SUBSYSTEM), others.clone()).unwrap();
     let mut denied = fabric.take_withdrawal();
@@ -494,7 +497,7 @@ fn what_operators_take_away_is_over_when_nothing_of_it_is_at_a_device() {
     let only = Hosts::Only(vec![nqn(&host(3).nqn)]);
     fabric.set_namespace_hosts(&nqn(SUBSYSTEM), 1, only).unwrap();
     let mut hidden = fabric.take_withdrawal();
-    assert!(!fabric.is_over(&mut hidden) && fences[1].start(DEVICE, 0) == Start::Stale);
+    assert!(!fabric.is_over(&mut hidden) && fences[1].start(DEVICE, 0) == StartOutcome::Stale);
     fences[1].end(DEVICE, 0);
     assert!(fabric.is_over(&mut hidden));
     fabric.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();

@@ -3,8 +3,8 @@
 
 use crate::nvme_tcp_pair::{DEPTH, Pair, Target, connect_entry, ranged};
 use crate::support::Chance;
-use contract::{Fatal, TenantId};
-use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
+use contract::{ProtocolError, TenantId};
+use nearflash_proto::nvme_tcp::{Digests, HostEvent, HostSession, TransferSizes};
 use wire::nvme::{Completion, NvmOpcode, SglDescriptor, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::Terminate;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,13 +22,18 @@ fn capsule(pair: &mut Pair, entry: &Submission, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let receives = if entry.opcode == NvmOpcode::READ.0 { 512 } else { 0 };
     let sends = if data.is_empty() && entry.sends_data() { 1 << 20 } else { 0 };
-    pair.host.command(entry, Carried { receives, sends, ..Carried::default() }, data, &mut out);
+    pair.host.command(
+        entry,
+        TransferSizes { receives, sends, ..TransferSizes::default() },
+        data,
+        &mut out,
+    );
     out
 }
 
 /// Feeds bytes that must end the connection. Returns the status and the information of the TermReq.
 #[track_caller]
-fn ends(target: &mut Target, bytes: &[u8], fatal: Fatal) -> (u16, u32) {
+fn ends(target: &mut Target, bytes: &[u8], fatal: ProtocolError) -> (u16, u32) {
     target.out.clear();
     target.feed(bytes);
     assert_eq!(target.ended, Some(fatal));
@@ -58,25 +63,25 @@ fn nothing_may_come_before_the_greeting() {
     let mut lent = pair(PLAIN);
     let read = capsule(&mut lent, &ranged(NvmOpcode::READ, 0, 0, 1), &[]);
     let (mut target, _) = Target::new();
-    assert_eq!(ends(&mut target, &read, Fatal::OutOfOrder).0, 2);
+    assert_eq!(ends(&mut target, &read, ProtocolError::OutOfOrder).0, 2);
     let (mut target, _) = Target::new();
     let mut data = [0u8; 28];
     data[..8].copy_from_slice(&[6, 4, 24, 24, 28, 0, 0, 0]);
     data[16] = 4;
-    assert_eq!(ends(&mut target, &data, Fatal::OutOfOrder).0, 2);
+    assert_eq!(ends(&mut target, &data, ProtocolError::OutOfOrder).0, 2);
 }
 
 #[test]
 fn a_greeting_comes_once_and_is_sound() {
     let greeting = HostSession::new(PLAIN, DEPTH).greeting();
     let mut open = pair(PLAIN);
-    assert_eq!(ends(&mut open.target, &greeting, Fatal::OutOfOrder).0, 2);
+    assert_eq!(ends(&mut open.target, &greeting, ProtocolError::OutOfOrder).0, 2);
     for (at, value, fatal, expected) in [
-        (2, 24, Fatal::BadField(2), (1, 2)),
-        (4, 0, Fatal::BadField(4), (1, 4)),
-        (8, 1, Fatal::BadField(8), (6, 8)),
-        (10, 32, Fatal::BadField(10), (1, 10)),
-        (10, 31, Fatal::BadField(10), (6, 10)),
+        (2, 24, ProtocolError::BadField(2), (1, 2)),
+        (4, 0, ProtocolError::BadField(4), (1, 4)),
+        (8, 1, ProtocolError::BadField(8), (6, 8)),
+        (10, 32, ProtocolError::BadField(10), (1, 10)),
+        (10, 31, ProtocolError::BadField(10), (6, 10)),
     ] {
         let (mut target, _) = Target::new();
         let mut bytes = greeting;
@@ -90,20 +95,24 @@ fn pdus_of_controllers_and_unknown_ones_are_refused() {
     for kind in [1, 3, 5, 7, 8, 9, 10, 0xff] {
         let mut open = pair(PLAIN);
         let bytes = [kind, 0, 24, 0, 24, 0, 0, 0];
-        assert_eq!(ends(&mut open.target, &bytes, Fatal::BadField(0)), (1, 0), "type {kind}");
+        assert_eq!(
+            ends(&mut open.target, &bytes, ProtocolError::BadField(0)),
+            (1, 0),
+            "type {kind}"
+        );
     }
 }
 
 #[test]
 fn lengths_and_offsets_of_capsules_are_checked() {
     type Changes = &'static [(usize, u8)];
-    let cases: [(Changes, Fatal, (u16, u32)); 6] = [
-        (&[(2, 71)], Fatal::BadField(2), (1, 2)),
-        (&[(4, 71)], Fatal::BadField(3), (1, 3)),
-        (&[(3, 70), (4, 76)], Fatal::BadField(3), (1, 3)),
-        (&[(3, 73), (4, 80)], Fatal::BadField(3), (1, 3)),
-        (&[(3, 80), (4, 80)], Fatal::BadField(4), (1, 4)),
-        (&[(3, 72), (4, 0x4c), (5, 0x20)], Fatal::TooMuch, (5, 0)),
+    let cases: [(Changes, ProtocolError, (u16, u32)); 6] = [
+        (&[(2, 71)], ProtocolError::BadField(2), (1, 2)),
+        (&[(4, 71)], ProtocolError::BadField(3), (1, 3)),
+        (&[(3, 70), (4, 76)], ProtocolError::BadField(3), (1, 3)),
+        (&[(3, 73), (4, 80)], ProtocolError::BadField(3), (1, 3)),
+        (&[(3, 80), (4, 80)], ProtocolError::BadField(4), (1, 4)),
+        (&[(3, 72), (4, 0x4c), (5, 0x20)], ProtocolError::TooMuch, (5, 0)),
     ];
     for (changes, fatal, expected) in cases {
         let mut open = pair(PLAIN);
@@ -166,19 +175,19 @@ fn data_that_was_asked_for_is_taken_once() {
     let (mut open, bytes) = asked(PLAIN);
     open.target.feed(&bytes);
     assert_eq!(completions(&mut open), [(5, NvmeStatus::SUCCESS)]);
-    assert_eq!(ends(&mut open.target, &bytes, Fatal::BadField(10)), (1, 10));
+    assert_eq!(ends(&mut open.target, &bytes, ProtocolError::BadField(10)), (1, 10));
 }
 
 #[test]
 fn data_keeps_to_its_invitation() {
     for (at, value, fatal, expected) in [
-        (8, 6, Fatal::BadField(8), (1, 8)),
-        (10, 9, Fatal::BadField(10), (1, 10)),
-        (13, 2, Fatal::OutOfRange, (4, 0)),
-        (17, 8, Fatal::BadField(16), (1, 16)),
-        (1, 0, Fatal::BadField(1), (1, 1)),
-        (3, 20, Fatal::BadField(3), (1, 3)),
-        (7, 1, Fatal::TooMuch, (5, 0)),
+        (8, 6, ProtocolError::BadField(8), (1, 8)),
+        (10, 9, ProtocolError::BadField(10), (1, 10)),
+        (13, 2, ProtocolError::OutOfRange, (4, 0)),
+        (17, 8, ProtocolError::BadField(16), (1, 16)),
+        (1, 0, ProtocolError::BadField(1), (1, 1)),
+        (3, 20, ProtocolError::BadField(3), (1, 3)),
+        (7, 1, ProtocolError::TooMuch, (5, 0)),
     ] {
         let (mut open, mut bytes) = asked(PLAIN);
         bytes[at] = value;
@@ -193,7 +202,7 @@ fn data_keeps_to_its_invitation() {
     open.target.feed(&half);
     assert_eq!(open.target.ended, None);
     assert!(open.target.session_owes_bytes());
-    assert_eq!(ends(&mut open.target, &bytes, Fatal::OutOfRange), (4, 0));
+    assert_eq!(ends(&mut open.target, &bytes, ProtocolError::OutOfRange), (4, 0));
 }
 
 #[test]
@@ -202,11 +211,11 @@ fn a_header_that_does_not_match_its_digest_ends_the_connection() {
     let mut bytes = capsule(&mut open, &ranged(NvmOpcode::READ, 0, 0, 1), &[]);
     bytes[20] ^= 1;
     let digest = u32::from_le_bytes(bytes[72..76].try_into().unwrap());
-    assert_eq!(ends(&mut open.target, &bytes, Fatal::BadHeader), (3, digest));
+    assert_eq!(ends(&mut open.target, &bytes, ProtocolError::BadHeader), (3, digest));
     let mut open = pair(BOTH);
     let mut bytes = capsule(&mut open, &ranged(NvmOpcode::READ, 0, 0, 1), &[]);
     bytes[1] = 0;
-    assert_eq!(ends(&mut open.target, &bytes, Fatal::BadField(1)), (1, 1));
+    assert_eq!(ends(&mut open.target, &bytes, ProtocolError::BadField(1)), (1, 1));
 }
 
 #[test]
@@ -237,7 +246,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
         open.target.feed(&bytes);
         assert_eq!(open.target.ended, None, "command {cid}");
     }
-    assert_eq!(ends(&mut open.target, &bytes, Fatal::OutOfOrder).0, 2);
+    assert_eq!(ends(&mut open.target, &bytes, ProtocolError::OutOfOrder).0, 2);
 }
 
 #[test]
@@ -248,7 +257,7 @@ fn before_a_connect_commands_are_refused_and_a_bad_connect_ends_it() {
     let said = std::mem::take(&mut target.out);
     host.next_event(&mut &said[..]).unwrap();
     let mut out = Vec::new();
-    host.command(&ranged(NvmOpcode::READ, 1, 0, 1), Carried::default(), &[], &mut out);
+    host.command(&ranged(NvmOpcode::READ, 1, 0, 1), TransferSizes::default(), &[], &mut out);
     target.feed(&out);
     let said = std::mem::take(&mut target.out);
     let event = host.next_event(&mut &said[..]).unwrap();
@@ -257,9 +266,13 @@ fn before_a_connect_commands_are_refused_and_a_bad_connect_ends_it() {
     let mut unknown = data;
     unknown.subsystem_nqn[4] = b'x';
     let mut out = Vec::new();
-    host.command(&connect_entry(false), Carried::default(), unknown.as_bytes(), &mut out);
+    host.command(&connect_entry(false), TransferSizes::default(), unknown.as_bytes(), &mut out);
     target.feed(&out);
-    assert_eq!(target.ended, Some(Fatal::Ended(0)), "the connection is closed behind the answer");
+    assert_eq!(
+        target.ended,
+        Some(ProtocolError::Ended(0)),
+        "the connection is closed behind the answer"
+    );
     let said = std::mem::take(&mut target.out);
     let event = host.next_event(&mut &said[..]).unwrap();
     let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
@@ -273,7 +286,7 @@ fn a_host_that_says_goodbye_is_heard_and_not_answered() {
     bytes[..8].copy_from_slice(&[2, 0, 24, 0, 24, 0, 0, 0]);
     bytes[8] = 4;
     open.target.feed(&bytes);
-    assert_eq!(open.target.ended, Some(Fatal::Ended(4)));
+    assert_eq!(open.target.ended, Some(ProtocolError::Ended(4)));
     assert!(open.target.out.is_empty());
 }
 
@@ -283,7 +296,7 @@ fn hosts_refuse_what_controllers_may_not_say() {
     capsule(&mut open, &ranged(NvmOpcode::READ, 1, 0, 1), &[]);
     let completion = Completion { cid: 9.into(), ..Completion::read_from_bytes(&[0; 16]).unwrap() };
     let unknown = [&[5, 0, 24, 0, 24, 0, 0, 0][..], completion.as_bytes()].concat();
-    assert_eq!(open.host.next_event(&mut &unknown[..]), Err(Fatal::BadField(20)));
+    assert_eq!(open.host.next_event(&mut &unknown[..]), Err(ProtocolError::BadField(20)));
     let words = open.host.last_words();
     assert_eq!((words[0], words[8], words.len()), (2, 1, 48));
     let mut open = pair(PLAIN);
@@ -291,7 +304,7 @@ fn hosts_refuse_what_controllers_may_not_say() {
     let mut ready = [0u8; 24];
     ready[..12].copy_from_slice(&[9, 0, 24, 0, 24, 0, 0, 0, 1, 0, 0, 0]);
     ready[16] = 1;
-    assert_eq!(open.host.next_event(&mut &ready[..]), Err(Fatal::OutOfRange));
+    assert_eq!(open.host.next_event(&mut &ready[..]), Err(ProtocolError::OutOfRange));
 }
 
 /// Carries out a fused compare and write of two blocks, each payload in its capsule or on request.
@@ -308,7 +321,12 @@ fn fused(pair: &mut Pair, in_capsule: [bool; 2], datas: [&[u8]; 2]) -> Vec<(u16,
             sends = 0;
         }
         let capsule = if in_capsule[n] { data } else { &[] };
-        pair.host.command(&entry, Carried { sends, ..Carried::default() }, capsule, &mut out);
+        pair.host.command(
+            &entry,
+            TransferSizes { sends, ..TransferSizes::default() },
+            capsule,
+            &mut out,
+        );
         pair.target.feed(&out);
     }
     let mut ended = Vec::new();

@@ -1,12 +1,12 @@
 //! Tests of connections over TLS at the controller: who may connect by which names, which keys a
 //! fabric knows, and what discovery says.
 
-use contract::{Fatal, Psk};
+use contract::{ProtocolError, Psk};
 use nearflash_proto::nvme::psk::{TlsIdentity, TlsKey};
 use nearflash_proto::nvme::{
     Config, Fabric, Host as Known, Origin, PortId, Referral, Security, psks,
 };
-use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
+use nearflash_proto::nvme_tcp::{Digests, HostEvent, HostSession, TransferSizes};
 use wire::nvme::{
     AddressFamily, Completion, ConnectData, DiscoveryEntry, DiscoveryHeader, LogPage,
     SecureChannel, Status, SubsystemKind,
@@ -23,7 +23,7 @@ fn answer(target: &mut Target, data: &ConnectData) -> Completion {
     let said = std::mem::take(&mut target.out);
     host.next_event(&mut &said[..]).unwrap();
     let mut out = Vec::new();
-    host.command(&connect_entry(false), Carried::default(), data.as_bytes(), &mut out);
+    host.command(&connect_entry(false), TransferSizes::default(), data.as_bytes(), &mut out);
     target.feed(&out);
     let said = std::mem::take(&mut target.out);
     let event = host.next_event(&mut &said[..]).unwrap();
@@ -51,7 +51,10 @@ fn who_has_proven_one_name_connects_by_no_other() {
         if status == Status::SUCCESS {
             assert_eq!(target.ended, None);
         } else {
-            assert_eq!((completion.result.get(), target.ended), (at, Some(Fatal::Ended(0))));
+            assert_eq!(
+                (completion.result.get(), target.ended),
+                (at, Some(ProtocolError::Ended(0)))
+            );
         }
     }
 }

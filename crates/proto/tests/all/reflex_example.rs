@@ -2,7 +2,8 @@
 //! docs/reference/protocols/reflex-v2.md.
 
 use contract::{
-    Command, Control, Event, Hello, HelloReply, REQUEST_BYTES_MAX, Range, Reply, Session, Status,
+    Command, ControlRequest, Hello, HelloReply, REQUEST_BYTES_MAX, Range, Reply, Session,
+    SessionEvent, Status,
 };
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
@@ -35,7 +36,7 @@ fn the_example_is_what_both_ends_say() {
     let greeting = client.greeting();
     let hello = greeting.iter().flat_map(|head| head.bytes()).copied().collect::<Vec<u8>>();
     let heard = server.next_event(&mut &hello[..]).expect("a hello").expect("all of it");
-    assert!(matches!(heard, Event::Control(said) if *said == Control::Hello(wanted)));
+    assert!(matches!(heard, SessionEvent::Control(said) if *said == ControlRequest::Hello(wanted)));
 
     let reply = HelloReply {
         queue_depth: 32,

@@ -67,7 +67,7 @@ fn what_one_end_means_the_other_hears() {
 /// copy.
 #[test]
 fn payloads_are_passed_through() {
-    use contract::{Command, Event, Range, Session};
+    use contract::{Command, Range, Session, SessionEvent};
     let command = Command::Write { range: Range::new(0, 2048), fua: false };
     let payload = vec![7; 1 << 20];
     let head = ClientSession::v1().request(1, 0, None, command, &payload).unwrap();
@@ -75,7 +75,8 @@ fn payloads_are_passed_through() {
     let mut session = ServerSession::new();
     let mut input = &bytes[..];
     session.next_event(&mut input).unwrap();
-    let Some(Event::Payload { bytes: piece, .. }) = session.next_event(&mut input).unwrap() else {
+    let Some(SessionEvent::Payload { bytes: piece, .. }) = session.next_event(&mut input).unwrap()
+    else {
         panic!()
     };
     assert_eq!(piece.as_ptr_range(), bytes[24..].as_ptr_range());

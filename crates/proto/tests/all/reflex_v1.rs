@@ -1,7 +1,7 @@
 //! Tests of version 1 with the bytes of the original (docs/reference/protocols/reflex-v1.md), as
 //! traces.
 
-use contract::{Command, Event, Fatal, Range, Reply, Request, Session, Status};
+use contract::{Command, ProtocolError, Range, Reply, Request, Session, SessionEvent, Status};
 use nearflash_proto::reflex::{ClientEvent, ClientSession, ServerSession};
 
 /// GET: handle 0x1122334455667788, 8 sectors from 0x0102030405060708.
@@ -47,10 +47,10 @@ fn request(tag: u64, command: Command) -> Request {
 }
 
 /// Returns the request that `bytes` begin with.
-fn parse(session: &mut ServerSession, bytes: &[u8]) -> Result<Request, Fatal> {
+fn parse(session: &mut ServerSession, bytes: &[u8]) -> Result<Request, ProtocolError> {
     let mut input = bytes;
     match session.next_event(&mut input)? {
-        Some(Event::Request(request)) => Ok(request),
+        Some(SessionEvent::Request(request)) => Ok(request),
         other => panic!("{other:?} instead of a request"),
     }
 }
@@ -75,18 +75,18 @@ fn a_server_reads_and_answers_a_set() {
     let bytes = [&SET[..], &[7; 512], &GET].concat();
     let mut input = &bytes[..24 + 100];
     let event = server.next_event(&mut input).unwrap();
-    assert!(matches!(event, Some(Event::Request(r)) if r == request(5, SET_COMMAND)));
+    assert!(matches!(event, Some(SessionEvent::Request(r)) if r == request(5, SET_COMMAND)));
     assert!(server.is_mid_message());
     let event = server.next_event(&mut input).unwrap();
-    assert!(matches!(event, Some(Event::Payload { bytes, end: None }) if bytes == [7; 100]));
+    assert!(matches!(event, Some(SessionEvent::Payload { bytes, end: None }) if bytes == [7; 100]));
     assert!(server.next_event(&mut input).unwrap().is_none());
     let mut input = &bytes[24 + 100..];
     let event = server.next_event(&mut input).unwrap();
     assert!(
-        matches!(event, Some(Event::Payload { bytes, end: Some(Status::Ok) }) if bytes == [7; 412])
+        matches!(event, Some(SessionEvent::Payload { bytes, end: Some(Status::Ok) }) if bytes == [7; 412])
     );
     assert!(!server.is_mid_message());
-    assert!(matches!(server.next_event(&mut input), Ok(Some(Event::Request(_)))));
+    assert!(matches!(server.next_event(&mut input), Ok(Some(SessionEvent::Request(_)))));
     assert!(input.is_empty());
 
     let reply = Reply::Done { tag: 5, command: SET_COMMAND, status: Status::Ok };
@@ -95,14 +95,14 @@ fn a_server_reads_and_answers_a_set() {
 
 #[test]
 fn what_cannot_be_served_ends_the_connection() {
-    let cases: [(usize, &[u8], Fatal); 7] = [
-        (0, &[25, 0], Fatal::BadMagic(25)),
-        (0, &[0, 0], Fatal::BadMagic(0)),
-        (0, b"GE", Fatal::BadMagic(0x4547)),
-        (2, &[2, 0], Fatal::BadOpcode(2)),
-        (2, &[0, 1], Fatal::BadOpcode(256)),
-        (20, &[0, 0, 0, 0], Fatal::BadLength(0)),
-        (20, &[1, 8, 0, 0], Fatal::BadLength((1 << 20) + 512)),
+    let cases: [(usize, &[u8], ProtocolError); 7] = [
+        (0, &[25, 0], ProtocolError::BadMagic(25)),
+        (0, &[0, 0], ProtocolError::BadMagic(0)),
+        (0, b"GE", ProtocolError::BadMagic(0x4547)),
+        (2, &[2, 0], ProtocolError::BadOpcode(2)),
+        (2, &[0, 1], ProtocolError::BadOpcode(256)),
+        (20, &[0, 0, 0, 0], ProtocolError::BadLength(0)),
+        (20, &[1, 8, 0, 0], ProtocolError::BadLength((1 << 20) + 512)),
     ];
     for (at, bytes, fatal) in cases {
         let mut head = GET;
@@ -123,10 +123,13 @@ fn an_error_has_no_words() {
     let mut server = ServerSession::new();
     parse(&mut server, &GET).unwrap();
     let reply = Reply::Done { tag: 1, command: GET_COMMAND, status: Status::OutOfRange };
-    assert_eq!(server.reply(&reply, &[]).unwrap_err(), Fatal::Unanswerable(Status::OutOfRange));
+    assert_eq!(
+        server.reply(&reply, &[]).unwrap_err(),
+        ProtocolError::Unanswerable(Status::OutOfRange)
+    );
     assert_eq!(
         server.reply(&Reply::Pong { tag: 1 }, &[]).unwrap_err(),
-        Fatal::Unanswerable(Status::Unsupported)
+        ProtocolError::Unanswerable(Status::Unsupported)
     );
 }
 
@@ -165,19 +168,19 @@ fn a_client_does_not_say_what_version_1_cannot() {
     assert_eq!(refused(0, None, Command::Read(Range::new(0, 0)), &[]), Status::BadLength);
     assert_eq!(refused(0, None, Command::Read(Range::new(0, 2049)), &[]), Status::BadLength);
     assert_eq!(refused(0, None, SET_COMMAND, &[0; 511]), Status::BadLength);
-    let ping = contract::Control::Ping { tag: 1 };
+    let ping = contract::ControlRequest::Ping { tag: 1 };
     assert_eq!(client.control(&ping).unwrap_err(), Status::Unsupported);
 }
 
 #[test]
 fn a_client_refuses_impossible_replies() {
-    let cases: [(&[u8; 24], usize, &[u8], Fatal); 6] = [
-        (&GET, 0, &[23, 0], Fatal::BadMagic(23)),
-        (&GET, 2, &[2, 0], Fatal::BadOpcode(2)),
-        (&GET, 4, &[0; 8], Fatal::UnknownTag(0)),
-        (&GET, 20, &[0; 4], Fatal::BadLength(0)),
-        (&GET, 20, &[1, 8, 0, 0], Fatal::BadLength((1 << 20) + 512)),
-        (&SET_DONE, 20, &[1, 0, 0, 0], Fatal::BadLength(1)),
+    let cases: [(&[u8; 24], usize, &[u8], ProtocolError); 6] = [
+        (&GET, 0, &[23, 0], ProtocolError::BadMagic(23)),
+        (&GET, 2, &[2, 0], ProtocolError::BadOpcode(2)),
+        (&GET, 4, &[0; 8], ProtocolError::UnknownTag(0)),
+        (&GET, 20, &[0; 4], ProtocolError::BadLength(0)),
+        (&GET, 20, &[1, 8, 0, 0], ProtocolError::BadLength((1 << 20) + 512)),
+        (&SET_DONE, 20, &[1, 0, 0, 0], ProtocolError::BadLength(1)),
     ];
     for (head, at, bytes, fatal) in cases {
         let mut head = *head;

@@ -2,8 +2,9 @@
 //! out once, and the events that each end makes of them.
 
 use contract::{
-    Command, Control, Event, Fatal, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range,
-    Register, Reply, Request, Rights, Session, Slo, Status, TenantReply,
+    Command, ControlRequest, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, ProtocolError,
+    Range, Reply, Request, Rights, Session, SessionEvent, Slo, Status, TenantRegistration,
+    TenantReply,
 };
 use nearflash_proto::reflex::{ClientEvent, ClientSession, ServerSession};
 
@@ -80,8 +81,10 @@ fn hello_and_its_reply() {
 
     let mut server = ServerSession::new();
     let mut input = &bytes[..];
-    let Some(Event::Control(control)) = server.next_event(&mut input).unwrap() else { panic!() };
-    assert_eq!(*control, Control::Hello(hello()));
+    let Some(SessionEvent::Control(control)) = server.next_event(&mut input).unwrap() else {
+        panic!()
+    };
+    assert_eq!(*control, ControlRequest::Hello(hello()));
     assert_eq!(server.version(), Some(2));
     assert!(!server.takes_notices(), "not before the hello is answered");
 
@@ -140,11 +143,11 @@ fn requests() {
             verdict: Status::Ok,
         };
         let event = server.next_event(&mut head.bytes()).unwrap();
-        assert!(matches!(event, Some(Event::Request(r)) if r == request), "{event:?}");
+        assert!(matches!(event, Some(SessionEvent::Request(r)) if r == request), "{event:?}");
         if !payload.is_empty() {
             assert!(server.is_mid_message());
             let event = server.next_event(&mut &payload[..]).unwrap();
-            assert!(matches!(event, Some(Event::Payload { bytes, end: Some(Status::Ok) })
+            assert!(matches!(event, Some(SessionEvent::Payload { bytes, end: Some(Status::Ok) })
                 if bytes == payload));
         }
         assert!(!server.is_mid_message());
@@ -166,9 +169,9 @@ fn a_request_with_a_checksum() {
     assert_eq!(head.bytes(), expected);
     for (byte, end) in [(0, Status::Ok), (1, Status::BadChecksum)] {
         payload[511] = byte;
-        assert!(matches!(server.next_event(&mut head.bytes()), Ok(Some(Event::Request(_)))));
+        assert!(matches!(server.next_event(&mut head.bytes()), Ok(Some(SessionEvent::Request(_)))));
         let mut input = &payload[..];
-        let Some(Event::Payload { end: Some(verdict), .. }) =
+        let Some(SessionEvent::Payload { end: Some(verdict), .. }) =
             server.next_event(&mut input).unwrap()
         else {
             panic!()
@@ -189,29 +192,32 @@ fn controls() {
         read_percent: 80,
         request_bytes: 4096,
     };
-    let register = |tenant| Register { tag: 9, tenant, name: "b".into(), slo: Some(slo) };
+    let register = |tenant| TenantRegistration { tag: 9, tenant, name: "b".into(), slo: Some(slo) };
     let rest = "0900000000000000 0000000000000000 00000000";
     let slo_bytes = "f4010000 c0d40100 00100000 b603 50 01 62";
     let cases = [
-        (Control::Ping { tag: 9 }, format!("40000000 00000000 {rest} 0000 0000 0000000000000000")),
         (
-            Control::Info { tag: 9, namespace: Some(NamespaceId(2)) },
+            ControlRequest::Ping { tag: 9 },
+            format!("40000000 00000000 {rest} 0000 0000 0000000000000000"),
+        ),
+        (
+            ControlRequest::Info { tag: 9, namespace: Some(NamespaceId(2)) },
             format!("41000000 00000000 {rest} 0200 0000 0000000000000000"),
         ),
         (
-            Control::Info { tag: 9, namespace: None },
+            ControlRequest::Info { tag: 9, namespace: None },
             format!("41000000 00000000 {rest} 0000 0000 0000000000000000"),
         ),
         (
-            Control::Register(register(0)),
+            ControlRequest::Register(register(0)),
             format!("42000000 11000000 {rest} 0000 0000 0000000000000000 {slo_bytes}"),
         ),
         (
-            Control::Renegotiate(register(7)),
+            ControlRequest::Renegotiate(register(7)),
             format!("43000000 11000000 {rest} 0000 0700 0000000000000000 {slo_bytes}"),
         ),
         (
-            Control::Unregister { tag: 9, tenant: 7 },
+            ControlRequest::Unregister { tag: 9, tenant: 7 },
             format!("44000000 00000000 {rest} 0000 0700 0000000000000000"),
         ),
     ];
@@ -220,12 +226,12 @@ fn controls() {
         let heads = client.control(&control).unwrap();
         let bytes: Vec<u8> = heads.iter().flat_map(|head| head.bytes().to_vec()).collect();
         assert_eq!(bytes, hex(&text), "{control:?}");
-        let Some(Event::Control(heard)) = server.next_event(&mut &bytes[..]).unwrap() else {
+        let Some(SessionEvent::Control(heard)) = server.next_event(&mut &bytes[..]).unwrap() else {
             panic!("{control:?}")
         };
         assert_eq!(*heard, control);
     }
-    assert_eq!(client.control(&Control::Hello(hello())).unwrap_err(), Status::Invalid);
+    assert_eq!(client.control(&ControlRequest::Hello(hello())).unwrap_err(), Status::Invalid);
 }
 
 /// Checks every reply and notice.
@@ -370,18 +376,18 @@ fn a_refused_request_is_answered() {
         let payload_bytes = usize::from(head[4]);
         let bytes = [&head[..], &[1; 200][..payload_bytes], read].concat();
         let mut input = &bytes[..];
-        let Some(Event::Request(request)) = server.next_event(&mut input).unwrap() else {
+        let Some(SessionEvent::Request(request)) = server.next_event(&mut input).unwrap() else {
             panic!("{changes:?}")
         };
         assert_eq!((request.tag, request.verdict), (9, verdict), "{changes:?}");
         assert_eq!(request.payload_bytes, payload_bytes);
         if payload_bytes > 0 {
             let event = server.next_event(&mut input).unwrap();
-            assert!(matches!(event, Some(Event::Payload { bytes, end: Some(Status::Ok) })
+            assert!(matches!(event, Some(SessionEvent::Payload { bytes, end: Some(Status::Ok) })
                 if bytes.len() == payload_bytes));
         }
         let event = server.next_event(&mut input).unwrap();
-        assert!(matches!(event, Some(Event::Request(r)) if r.verdict == Status::Ok));
+        assert!(matches!(event, Some(SessionEvent::Request(r)) if r.verdict == Status::Ok));
         assert!(input.is_empty());
     }
 }
@@ -389,8 +395,8 @@ fn a_refused_request_is_answered() {
 #[test]
 fn a_malformed_register_is_answered() {
     let (mut client, mut server) = open(false);
-    let register = Register { tag: 9, tenant: 0, name: "b".into(), slo: None };
-    let heads = client.control(&Control::Register(register)).unwrap();
+    let register = TenantRegistration { tag: 9, tenant: 0, name: "b".into(), slo: None };
+    let heads = client.control(&ControlRequest::Register(register)).unwrap();
     let base: Vec<u8> = heads.iter().flat_map(|head| head.bytes().to_vec()).collect();
     let long = changed(&[&base[..], &[0; 64]].concat(), &[(4, 81)]);
     let cases = [
@@ -405,7 +411,7 @@ fn a_malformed_register_is_answered() {
     ];
     for (bytes, verdict, skipped) in cases {
         let mut input = &bytes[..];
-        let Some(Event::Request(request)) = server.next_event(&mut input).unwrap() else {
+        let Some(SessionEvent::Request(request)) = server.next_event(&mut input).unwrap() else {
             panic!("{bytes:?}")
         };
         assert_eq!((request.tag, request.verdict, request.payload_bytes), (9, verdict, skipped));
@@ -420,15 +426,15 @@ fn a_malformed_register_is_answered() {
 #[test]
 fn what_ends_a_connection() {
     let hello = hex(HELLO);
-    let cases: [(&[(usize, u8)], Fatal); 8] = [
-        (&[(0, b'G')], Fatal::BadMagic(0x4647)),
-        (&[(3, b'3')], Fatal::BadMagic(0x3352)),
-        (&[(4, 3), (6, 4)], Fatal::BadVersion(3)),
-        (&[(4, 1), (6, 1)], Fatal::BadVersion(1)),
-        (&[(4, 3), (6, 1)], Fatal::BadVersion(3)),
-        (&[(44, 65)], Fatal::BadLength(65)),
-        (&[(45, 65)], Fatal::BadLength(65)),
-        (&[(45, 255)], Fatal::BadLength(255)),
+    let cases: [(&[(usize, u8)], ProtocolError); 8] = [
+        (&[(0, b'G')], ProtocolError::BadMagic(0x4647)),
+        (&[(3, b'3')], ProtocolError::BadMagic(0x3352)),
+        (&[(4, 3), (6, 4)], ProtocolError::BadVersion(3)),
+        (&[(4, 1), (6, 1)], ProtocolError::BadVersion(1)),
+        (&[(4, 3), (6, 1)], ProtocolError::BadVersion(3)),
+        (&[(44, 65)], ProtocolError::BadLength(65)),
+        (&[(45, 65)], ProtocolError::BadLength(65)),
+        (&[(45, 255)], ProtocolError::BadLength(255)),
     ];
     for (changes, fatal) in cases {
         let bytes = changed(&hello, changes);
@@ -436,21 +442,24 @@ fn what_ends_a_connection() {
     }
     let newer = changed(&hello, &[(4, 1), (6, 9), (43, 0x80), (47, 1)]);
     let event = ServerSession::new().next_event(&mut &newer[..]).unwrap();
-    assert!(matches!(event, Some(Event::Control(_))), "a newer client that still speaks 2");
+    assert!(matches!(event, Some(SessionEvent::Control(_))), "a newer client that still speaks 2");
 
     let (mut client, mut server) = open(false);
     let read = client.request(9, 0, None, Command::Read(Range::new(0, 1)), &[]).unwrap();
     let huge = changed(read.bytes(), &[(4, 1), (6, 0x20)]);
-    assert_eq!(server.next_event(&mut &huge[..]).unwrap_err(), Fatal::BadLength((2 << 20) + 1));
+    assert_eq!(
+        server.next_event(&mut &huge[..]).unwrap_err(),
+        ProtocolError::BadLength((2 << 20) + 1)
+    );
     let (_, mut server) = open(false);
-    assert_eq!(server.next_event(&mut &hello[..]).unwrap_err(), Fatal::OutOfOrder);
+    assert_eq!(server.next_event(&mut &hello[..]).unwrap_err(), ProtocolError::OutOfOrder);
 
     let unanswered = [&hello[..], read.bytes()].concat();
     let mut server = ServerSession::new();
     let mut input = &unanswered[..];
     server.next_event(&mut input).unwrap();
     assert!(server.next_event(&mut &input[..0]).unwrap().is_none());
-    assert_eq!(server.next_event(&mut input).unwrap_err(), Fatal::OutOfOrder);
+    assert_eq!(server.next_event(&mut input).unwrap_err(), ProtocolError::OutOfOrder);
 }
 
 #[test]
@@ -465,20 +474,20 @@ fn after_a_refused_hello_nothing_may_come() {
     assert!(!server.takes_notices() && !client.checksums());
     let read = Command::Read(Range::new(0, 1));
     assert_eq!(client.request(1, 0, None, read, &[]).unwrap_err(), Status::Retry);
-    assert_eq!(client.control(&Control::Ping { tag: 1 }).unwrap_err(), Status::Retry);
-    assert_eq!(server.next_event(&mut &[1][..]).unwrap_err(), Fatal::OutOfOrder);
-    assert_eq!(server.reply(&Reply::Pong { tag: 1 }, &[]).unwrap_err(), Fatal::OutOfOrder);
+    assert_eq!(client.control(&ControlRequest::Ping { tag: 1 }).unwrap_err(), Status::Retry);
+    assert_eq!(server.next_event(&mut &[1][..]).unwrap_err(), ProtocolError::OutOfOrder);
+    assert_eq!(server.reply(&Reply::Pong { tag: 1 }, &[]).unwrap_err(), ProtocolError::OutOfOrder);
 }
 
 #[test]
 fn a_client_refuses_impossible_replies() {
     let done = hex("80 00 0000 00020000 0900000000000000 0000000000000000");
-    let cases: [(&[(usize, u8)], Fatal); 5] = [
-        (&[(0, 0x81)], Fatal::BadOpcode(0x81)),
-        (&[(0, 0x01)], Fatal::BadOpcode(1)),
-        (&[(4, 1), (6, 0x10)], Fatal::BadLength((1 << 20) + 1 + 512)),
-        (&[(2, 11)], Fatal::BadLength(512)),
-        (&[(0, 0xc0)], Fatal::BadLength(512)),
+    let cases: [(&[(usize, u8)], ProtocolError); 5] = [
+        (&[(0, 0x81)], ProtocolError::BadOpcode(0x81)),
+        (&[(0, 0x01)], ProtocolError::BadOpcode(1)),
+        (&[(4, 1), (6, 0x10)], ProtocolError::BadLength((1 << 20) + 1 + 512)),
+        (&[(2, 11)], ProtocolError::BadLength(512)),
+        (&[(0, 0xc0)], ProtocolError::BadLength(512)),
     ];
     for (changes, fatal) in cases {
         let (mut client, _) = open(false);
@@ -486,14 +495,14 @@ fn a_client_refuses_impossible_replies() {
         assert_eq!(client.next_event(&mut &bytes[..]), Err(fatal), "{changes:?}");
     }
     let early = |bytes: &[u8]| ClientSession::v2(hello()).next_event(&mut &bytes[..]).err();
-    assert_eq!(early(&done), Some(Fatal::OutOfOrder));
+    assert_eq!(early(&done), Some(ProtocolError::OutOfOrder));
     assert_eq!(
         early(&hex("c0 000000 00000000 0000000000000000 0000000000000000")),
-        Some(Fatal::OutOfOrder)
+        Some(ProtocolError::OutOfOrder)
     );
-    assert_eq!(early(&changed(&hex(HELLO_REPLY), &[(24, 3)])), Some(Fatal::BadVersion(3)));
+    assert_eq!(early(&changed(&hex(HELLO_REPLY), &[(24, 3)])), Some(ProtocolError::BadVersion(3)));
     let (mut client, _) = open(false);
-    assert_eq!(client.next_event(&mut &hex(HELLO_REPLY)[..]), Err(Fatal::OutOfOrder));
+    assert_eq!(client.next_event(&mut &hex(HELLO_REPLY)[..]), Err(ProtocolError::OutOfOrder));
 }
 
 #[test]
@@ -504,7 +513,7 @@ fn a_client_skips_notices_it_does_not_know() {
     let mut input = &bytes[..];
     assert_eq!(client.next_event(&mut input), Ok(Some(ClientEvent::Pong { tag: 9 })));
     let long = hex("f7 00 0000 29000000 0000000000000000 0000000000000000");
-    assert_eq!(client.next_event(&mut &long[..]), Err(Fatal::BadLength(41)));
+    assert_eq!(client.next_event(&mut &long[..]), Err(ProtocolError::BadLength(41)));
 }
 
 #[test]
@@ -526,8 +535,8 @@ fn a_client_refuses_what_the_server_would() {
     assert_eq!(client.request(0, 0, None, read(2049), &[]).unwrap_err(), Status::BadLength);
     assert_eq!(client.request(0, 0, None, read(1), &[0; 512]).unwrap_err(), Status::BadLength);
     let name = "n".repeat(65).into();
-    let register = Register { tag: 0, tenant: 0, name, slo: None };
-    assert_eq!(client.control(&Control::Register(register)).unwrap_err(), Status::BadLength);
+    let register = TenantRegistration { tag: 0, tenant: 0, name, slo: None };
+    assert_eq!(client.control(&ControlRequest::Register(register)).unwrap_err(), Status::BadLength);
 }
 
 #[test]

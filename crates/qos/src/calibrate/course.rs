@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 
 use super::fit::weight;
-use super::search::{Effort, Measured};
-use super::{Crossing, Fit, Goal, Misfit, Mix, Offer, Outcome, Percentile, Search, fit};
+use super::search::{MeasuredLoad, RunLengths};
+use super::{
+    Crossing, Fit, FitError, LatencyGoal, LoadResult, Mix, OfferedLoad, Percentile, Search, fit,
+};
 use crate::cost_model::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
 use crate::search::Curves;
 
@@ -23,7 +25,7 @@ const PROBE_SHARE: f64 = 0.02;
 
 /// The measurements that a calibration makes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct CalibrationPlan {
     /// Latencies for which rates are wanted, in microseconds. Latencies below 500 µs are optional:
     /// they get a rate if the device meets them and the curves coincide there.
     pub latencies_us: Vec<u32>,
@@ -34,12 +36,12 @@ pub struct Course {
     /// Sizes whose cost is wanted, in bytes: ascending multiples of 4 KiB above it.
     pub sizes: Vec<usize>,
     /// The lengths of the calibration's runs.
-    pub effort: Effort,
+    pub effort: RunLengths,
     /// The share by which a point may be off the fitted curve: 0.15 allows 15 %.
     pub limit: f64,
 }
 
-impl Course {
+impl CalibrationPlan {
     /// The latencies of the paper's device model, and two tighter ones, in microseconds.
     pub const LATENCIES_US: [u32; 8] = [200, 300, 500, 1_000, 1_500, 2_000, 2_500, 3_000];
 
@@ -56,26 +58,26 @@ impl Course {
 /// A calibration in progress.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    course: Course,
+    course: CalibrationPlan,
     /// The curves so far; the last one is being measured.
     curves: Curves<Search>,
 }
 
 impl Calibration {
     /// Creates a calibration, which begins with the curve of reads alone.
-    pub fn new(course: Course) -> Calibration {
+    pub fn new(course: CalibrationPlan) -> Calibration {
         let first = course.load(100, &[]);
         Calibration { curves: Curves::new(first), course }
     }
 
     /// Returns the next load to offer; `None` when everything is measured.
-    pub fn next_offer(&mut self) -> Option<Offer> {
+    pub fn next_offer(&mut self) -> Option<OfferedLoad> {
         let course = &self.course;
         self.curves.next_step(Search::next_offer, |curves| course.begin(curves))
     }
 
     /// Takes the result of the last requested load.
-    pub fn take(&mut self, offer: Offer, outcome: Outcome) {
+    pub fn take(&mut self, offer: OfferedLoad, outcome: LoadResult) {
         self.curves.last_mut().take(offer, outcome);
     }
 
@@ -101,7 +103,7 @@ impl Calibration {
     pub fn crossings(&self) -> Vec<Crossing> {
         let goals = self.course.goals();
         let of = |curve: &Search| {
-            let crossing = |goal: &Goal| {
+            let crossing = |goal: &LatencyGoal| {
                 Some(Crossing {
                     read_percent: curve.mix().read_percent,
                     percentile: goal.percentile,
@@ -137,30 +139,30 @@ impl Calibration {
     ///
     /// # Errors
     /// The points do not fit one curve.
-    pub fn findings(&self) -> Result<Fit, Misfit> {
+    pub fn findings(&self) -> Result<Fit, FitError> {
         fit(&self.crossings(), self.course.limit, REFERENCE_LATENCY_US)
     }
 
     /// Returns the highest rate, in tokens a second at these prices, that a load reached without
     /// overloading the device.
     pub fn tokens_max(&self, fit: &Fit) -> f64 {
-        let tokens = |curve: &Search, point: &Measured| match curve.mix().read_percent {
+        let tokens = |curve: &Search, point: &MeasuredLoad| match curve.mix().read_percent {
             100 => point.outcome.iops * fit.read_only_cost,
             percent => point.outcome.iops * weight(percent, fit.write_cost),
         };
         let all = loads(self.curves()).flat_map(|curve| {
-            let steady = |p: &&Measured| p.offer.is_long && p.outcome.p95_us.is_finite();
+            let steady = |p: &&MeasuredLoad| p.offer.is_long && p.outcome.p95_us.is_finite();
             curve.points().iter().filter(steady).map(move |p| tokens(curve, p))
         });
         all.fold(0.0, f64::max)
     }
 }
 
-impl Course {
+impl CalibrationPlan {
     /// Returns the latencies, at each measured percentile, for which rates are wanted.
-    fn goals(&self) -> Vec<Goal> {
+    fn goals(&self) -> Vec<LatencyGoal> {
         let goals = |percentile| {
-            self.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
+            self.latencies_us.iter().map(move |&latency_us| LatencyGoal { percentile, latency_us })
         };
         let p99 = goals(Percentile::P99).filter(|_| self.p99);
         goals(Percentile::P95).chain(p99).collect()
@@ -168,11 +170,11 @@ impl Course {
 
     /// Returns the latency at which sizes are compared: the paper's 500 µs, or the next longer one
     /// of the course, or else its longest.
-    fn size_goal(&self) -> Goal {
+    fn size_goal(&self) -> LatencyGoal {
         let latencies = || self.latencies_us.iter().copied();
         let wanted = latencies().filter(|&us| us >= REFERENCE_LATENCY_US).min();
         let latency_us = wanted.or(latencies().max()).unwrap_or(REFERENCE_LATENCY_US);
-        Goal { percentile: Percentile::P95, latency_us }
+        LatencyGoal { percentile: Percentile::P95, latency_us }
     }
 
     /// Begins the curve of a mix of 4 KiB requests. The highest load of the previous curve is the

@@ -56,7 +56,7 @@ pub struct Fit {
 
 /// The reason that no curve was fitted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Misfit {
+pub enum FitError {
     /// There are too few measurements for a fit: at least one latency must be reached by reads
     /// alone and by two mixes.
     TooLittle,
@@ -75,14 +75,14 @@ pub enum Misfit {
     Rate(f64),
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::TooLittle => f.write_str(
+            FitError::TooLittle => f.write_str(
                 "too little to fit: some latency must be reached by reads alone and by three mixes \
                  of reads and writes, or two latencies by two mixes",
             ),
-            Misfit::Scattered { points, write_cost, limit } => {
+            FitError::Scattered { points, write_cost, limit } => {
                 write!(
                     f,
                     "the curves do not fall together: with the best write cost ({write_cost:.1} \
@@ -100,10 +100,10 @@ impl fmt::Display for Misfit {
                 }
                 Ok(())
             }
-            Misfit::WriteCost(cost) => {
+            FitError::WriteCost(cost) => {
                 write!(f, "the best write cost, {cost} tokens, is outside of 0.01 to 1000")
             }
-            Misfit::Rate(rate) => {
+            FitError::Rate(rate) => {
                 write!(f, "{rate:.0} tokens a second are more than a device model can hold")
             }
         }
@@ -123,7 +123,7 @@ const READ_ONLY_LATENCY_US: u32 = 500;
 ///
 /// # Errors
 /// The points do not fit one curve; the error has the points and their deviation.
-pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Misfit> {
+pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, FitError> {
     let mixed = |c: &&Crossing| c.read_percent < 100 && c.percentile == Percentile::P95;
     let mixed: Vec<Crossing> = crossings.iter().filter(mixed).copied().collect();
     let (tight, wanted): (Vec<u32>, Vec<u32>) =
@@ -132,18 +132,18 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
     // would fit any device.
     let known = mixed.iter().filter(|c| wanted.contains(&c.latency_us)).count();
     if wanted.is_empty() || known < wanted.len() + 2 {
-        return Err(Misfit::TooLittle);
+        return Err(FitError::TooLittle);
     }
     let write_cost = best_write_cost(&mixed, &wanted);
     if !(0.01..=999.0).contains(&write_cost) {
-        return Err(Misfit::WriteCost(write_cost));
+        return Err(FitError::WriteCost(write_cost));
     }
     let mut points = beside(&mixed, &wanted, write_cost);
     let is_far = |point: &&Point| point.off.abs() > limit;
     let mut far: Vec<Point> = points.iter().filter(is_far).copied().collect();
     if !far.is_empty() {
         far.sort_by(|a, b| b.off.abs().total_cmp(&a.off.abs()));
-        return Err(Misfit::Scattered { points: far, write_cost, limit });
+        return Err(FitError::Scattered { points: far, write_cost, limit });
     }
     let mut left_out = Vec::new();
     for latency_us in tight {
@@ -165,7 +165,7 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
         }
     }
     let at = p95.iter().find(|row| row.latency_us >= READ_ONLY_LATENCY_US);
-    let at = at.or(p95.last()).ok_or(Misfit::TooLittle)?;
+    let at = at.or(p95.last()).ok_or(FitError::TooLittle)?;
     let read_only_cost = at.mixed as f64 / at.read_only as f64;
     let excess = |row: &RatePoint| {
         let sold = row.mixed as f64 / read_only_cost / row.read_only as f64 - 1.0;
@@ -282,7 +282,7 @@ fn rows(
     crossings: &[Crossing],
     percentile: Percentile,
     write_cost: f64,
-) -> Result<Vec<RatePoint>, Misfit> {
+) -> Result<Vec<RatePoint>, FitError> {
     let mut rows: Vec<RatePoint> = Vec::new();
     for latency_us in latencies(crossings, percentile) {
         let row = |c: &&Crossing| c.latency_us == latency_us && c.percentile == percentile;
@@ -293,10 +293,10 @@ fn rows(
                 _ => mixed = mixed.min(c.iops * weight(c.read_percent, write_cost)),
             }
         }
-        let units = |tokens: f64| -> Result<u64, Misfit> {
+        let units = |tokens: f64| -> Result<u64, FitError> {
             let tokens = libm::floor(tokens).max(1.0);
             if tokens * f64::from(TOKEN) > RATE_MAX as f64 {
-                return Err(Misfit::Rate(tokens));
+                return Err(FitError::Rate(tokens));
             }
             Ok(tokens as u64 * u64::from(TOKEN))
         };

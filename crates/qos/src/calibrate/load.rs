@@ -5,7 +5,7 @@ use crate::Percentile;
 /// A point that is searched for on a curve: the load at which a percentile of the read latency
 /// reaches a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Goal {
+pub struct LatencyGoal {
     /// The percentile of the reads' latency.
     pub percentile: Percentile,
     /// The latency in microseconds.
@@ -26,7 +26,7 @@ pub struct Mix {
 
 /// A load to be offered: requests at random times (Poisson), whether or not they are answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Offer {
+pub struct OfferedLoad {
     /// The kind of load.
     pub mix: Mix,
     /// Rate of the load in requests per second.
@@ -43,7 +43,7 @@ pub struct Offer {
 /// The result of an offered load. An overloaded device has infinite latencies. If the load is
 /// probed, latencies are the probes'.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct LoadResult {
     /// Answered requests a second, without the probes.
     pub iops: f64,
     /// Mean latency of reads in microseconds.
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub p99_us: f64,
 }
 
-impl Outcome {
+impl LoadResult {
     /// Returns this percentile of the read latency, in microseconds.
     pub fn at(&self, percentile: Percentile) -> f64 {
         match percentile {

@@ -11,10 +11,10 @@ mod fit;
 mod load;
 mod search;
 
-pub use course::{Calibration, Course};
-pub use fit::{Crossing, Fit, Misfit, Point, fit};
-pub use load::{Goal, Mix, Offer, Outcome};
-pub use search::{Effort, Measured, Search};
+pub use course::{Calibration, CalibrationPlan};
+pub use fit::{Crossing, Fit, FitError, Point, fit};
+pub use load::{LatencyGoal, LoadResult, Mix, OfferedLoad};
+pub use search::{MeasuredLoad, RunLengths, Search};
 
 pub use crate::Percentile;
 

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Goal, Mix, Offer, Outcome};
+use super::{LatencyGoal, LoadResult, Mix, OfferedLoad};
 use crate::cost_model::PAGE_BYTES;
 use crate::search::{Bracket, insert_by};
 
@@ -29,7 +29,7 @@ const IOPS_MAX: f64 = 50e6;
 
 /// The length of a calibration's runs in requests and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effort {
+pub struct RunLengths {
     /// The requests that a short run makes, counted in pages of 4 KiB.
     pub short_requests: f64,
     /// The requests that a long run makes for a goal of 500 µs, counted in pages of 4 KiB. Longer
@@ -41,10 +41,10 @@ pub struct Effort {
     pub long_seconds_max: f64,
 }
 
-impl Effort {
+impl RunLengths {
     /// The lengths of runs in virtual time, where the effort grows with the requests and not with
     /// the seconds.
-    pub const VIRTUAL: Effort = Effort {
+    pub const VIRTUAL: RunLengths = RunLengths {
         short_requests: 20_000.0,
         long_requests: 250_000.0,
         short_seconds_max: 20.0,
@@ -52,7 +52,7 @@ impl Effort {
     };
 
     /// The lengths of runs on a real device.
-    pub const REAL: Effort = Effort {
+    pub const REAL: RunLengths = RunLengths {
         short_requests: 100_000.0,
         long_requests: 500_000.0,
         short_seconds_max: 10.0 / 6.0,
@@ -61,26 +61,26 @@ impl Effort {
 
     /// Returns the requests of a long run for this goal: in proportion to the latency, since a
     /// queue with waits of `L` settles over many times `L`; at most four times those for 500 µs.
-    fn long_requests_for(&self, goal: Goal) -> f64 {
+    fn long_requests_for(&self, goal: LatencyGoal) -> f64 {
         self.long_requests * (f64::from(goal.latency_us) / 500.0).clamp(1.0, 4.0)
     }
 }
 
 /// A load and its measured result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct MeasuredLoad {
     /// The load that was offered to the device in this run.
-    pub offer: Offer,
+    pub offer: OfferedLoad,
     /// The result of the load.
-    pub outcome: Outcome,
+    pub outcome: LoadResult,
 }
 
 /// The search for the highest load that meets each latency goal, on one mix of reads and writes.
 #[derive(Clone, Debug)]
 pub struct Search {
     mix: Mix,
-    goals: Vec<Goal>,
-    effort: Effort,
+    goals: Vec<LatencyGoal>,
+    effort: RunLengths,
     /// The load of the first step after the unloaded measurement, in requests per second.
     start: f64,
     /// The ratio of one step's load to the previous one.
@@ -88,14 +88,14 @@ pub struct Search {
     /// Reads of 4 KiB a second that probe the load from beside, if it is probed.
     probe_iops: f64,
     /// The points that were measured, by ascending load.
-    points: Vec<Measured>,
+    points: Vec<MeasuredLoad>,
 }
 
 /// The place on the curve where the latency reaches a goal, as far as it is known.
-enum Place {
+enum CrossingEstimate {
     /// Between the highest load that meets the goal in a long run, and the lowest one that misses
     /// it; `None` while no such load was measured.
-    Between(Option<Measured>, Option<Measured>),
+    Between(Option<MeasuredLoad>, Option<MeasuredLoad>),
     /// At no load: even an unloaded device misses the latency.
     Nowhere,
 }
@@ -106,8 +106,8 @@ impl Search {
     /// KiB a second.
     pub fn new(
         mix: Mix,
-        goals: &[Goal],
-        effort: Effort,
+        goals: &[LatencyGoal],
+        effort: RunLengths,
         hint: Option<f64>,
         probe_iops: f64,
     ) -> Search {
@@ -115,8 +115,8 @@ impl Search {
             Some(iops) => (iops / 10.0, 1.5),
             None => (4.0 * FIRST_IOPS, 2.0),
         };
-        // The tightest first, as an anchor; then from the longest on, whose runs are long enough for
-        // all others, too.
+        // The tightest first, as an anchor; then from the longest on, whose runs are long enough
+        // for all others, too.
         let mut goals = goals.to_vec();
         goals.sort_by_key(|goal| (core::cmp::Reverse(goal.latency_us), goal.percentile));
         goals.rotate_right(1);
@@ -129,23 +129,25 @@ impl Search {
     }
 
     /// Returns the goals of the search, in the order in which long runs find them.
-    pub fn goals(&self) -> &[Goal] {
+    pub fn goals(&self) -> &[LatencyGoal] {
         &self.goals
     }
 
     /// Returns all measured points, by ascending load.
-    pub fn points(&self) -> &[Measured] {
+    pub fn points(&self) -> &[MeasuredLoad] {
         &self.points
     }
 
     /// Returns the next load to offer; `None` when all goals are found.
-    pub fn next_offer(&self) -> Option<Offer> {
+    pub fn next_offer(&self) -> Option<OfferedLoad> {
         let Some(last) = self.points.last() else {
             return Some(self.short(FIRST_IOPS / self.pages()));
         };
-        let is_open = |goal: &&Goal| !matches!(self.place(**goal), Place::Nowhere);
+        let is_open =
+            |goal: &&LatencyGoal| !matches!(self.place(**goal), CrossingEstimate::Nowhere);
         let goals = || self.goals.iter().filter(is_open);
-        let missed = |goal: &Goal| last.outcome.at(goal.percentile) > f64::from(goal.latency_us);
+        let missed =
+            |goal: &LatencyGoal| last.outcome.at(goal.percentile) > f64::from(goal.latency_us);
         if !goals().all(missed) && last.offer.iops < IOPS_MAX {
             let iops = (last.offer.iops * self.step).max(self.start).min(IOPS_MAX);
             return Some(self.short(iops));
@@ -154,21 +156,23 @@ impl Search {
     }
 
     /// Takes the result of the last requested load.
-    pub fn take(&mut self, offer: Offer, outcome: Outcome) {
+    pub fn take(&mut self, offer: OfferedLoad, outcome: LoadResult) {
         // Of two runs of one load the later one counts, which is the longer.
         self.points.retain(|point| point.offer.iops != offer.iops);
-        insert_by(&mut self.points, Measured { offer, outcome }, |point| point.offer.iops);
+        insert_by(&mut self.points, MeasuredLoad { offer, outcome }, |point| point.offer.iops);
     }
 
     /// Returns the load, in requests a second, at which the goal is just met. Returns `None` if no
     /// load or every measured load meets the goal, or too little was measured.
-    pub fn crossing(&self, goal: Goal) -> Option<f64> {
+    pub fn crossing(&self, goal: LatencyGoal) -> Option<f64> {
         match self.place(goal) {
-            Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
+            CrossingEstimate::Between(Some(low), Some(high))
+                if low.offer.iops < high.offer.iops =>
+            {
                 Some(between(goal, low, high))
             }
-            Place::Between(Some(low), Some(high)) => Some(bracket(&low, &high).middle()),
-            Place::Between(..) | Place::Nowhere => None,
+            CrossingEstimate::Between(Some(low), Some(high)) => Some(bracket(&low, &high).middle()),
+            CrossingEstimate::Between(..) | CrossingEstimate::Nowhere => None,
         }
     }
 
@@ -176,29 +180,29 @@ impl Search {
     pub fn runs_left(&self) -> usize {
         let goals = self.goals.iter();
         let open = goals.filter(|goal| match self.place(**goal) {
-            Place::Between(Some(low), Some(high)) => !is_close(**goal, &low, &high),
-            Place::Between(..) => true,
-            Place::Nowhere => false,
+            CrossingEstimate::Between(Some(low), Some(high)) => !is_close(**goal, &low, &high),
+            CrossingEstimate::Between(..) => true,
+            CrossingEstimate::Nowhere => false,
         });
         2 * open.count()
     }
 
-    fn short(&self, iops: f64) -> Offer {
-        let Effort { short_requests, short_seconds_max, .. } = self.effort;
+    fn short(&self, iops: f64) -> OfferedLoad {
+        let RunLengths { short_requests, short_seconds_max, .. } = self.effort;
         self.offer(iops, short_requests, short_seconds_max, false)
     }
 
-    fn long(&self, goal: Goal, iops: f64) -> Offer {
+    fn long(&self, goal: LatencyGoal, iops: f64) -> OfferedLoad {
         let requests = self.effort.long_requests_for(goal);
         self.offer(iops, requests, self.effort.long_seconds_max, true)
     }
 
     /// Returns an offer of `iops` that lasts as long as it takes to request `requests` pages of 4
     /// KiB, but at most `seconds_max`.
-    fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> Offer {
+    fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> OfferedLoad {
         let probe_iops = self.probe_iops;
         let seconds = requests / (iops * self.pages() + probe_iops);
-        Offer { mix: self.mix, iops, probe_iops, seconds: seconds.min(seconds_max), is_long }
+        OfferedLoad { mix: self.mix, iops, probe_iops, seconds: seconds.min(seconds_max), is_long }
     }
 
     fn pages(&self) -> f64 {
@@ -206,20 +210,20 @@ impl Search {
     }
 
     /// Returns `true` if the run was long enough for this goal.
-    fn is_long_enough(&self, goal: Goal, point: &Measured) -> bool {
+    fn is_long_enough(&self, goal: LatencyGoal, point: &MeasuredLoad) -> bool {
         let wanted = self.long(goal, point.offer.iops).seconds;
         point.offer.is_long && point.offer.seconds > 0.99 * wanted
     }
 
-    fn place(&self, goal: Goal) -> Place {
+    fn place(&self, goal: LatencyGoal) -> CrossingEstimate {
         let latency = f64::from(goal.latency_us);
-        let meets = |point: &&Measured| point.outcome.at(goal.percentile) <= latency;
+        let meets = |point: &&MeasuredLoad| point.outcome.at(goal.percentile) <= latency;
         match self.points.first() {
-            None => return Place::Between(None, None),
-            Some(first) if !meets(&first) => return Place::Nowhere,
+            None => return CrossingEstimate::Between(None, None),
+            Some(first) if !meets(&first) => return CrossingEstimate::Nowhere,
             Some(_) => {}
         }
-        let sure = |point: &&Measured| self.is_long_enough(goal, point);
+        let sure = |point: &&MeasuredLoad| self.is_long_enough(goal, point);
         let low = self.points.iter().rev().filter(sure).find(meets).copied();
         // A short run that misses counts unless a long one of a higher load meets the goal.
         let least = low.map_or(0.0, |low| low.offer.iops);
@@ -228,12 +232,12 @@ impl Search {
             .iter()
             .filter(|point| !meets(point))
             .find(|point| point.offer.iops > least || self.is_long_enough(goal, point));
-        Place::Between(low, high.copied())
+        CrossingEstimate::Between(low, high.copied())
     }
 
     /// Returns the next long run for this goal; `None` if the goal needs none.
-    fn refine(&self, goal: Goal) -> Option<Offer> {
-        let Place::Between(low, high) = self.place(goal) else { return None };
+    fn refine(&self, goal: LatencyGoal) -> Option<OfferedLoad> {
+        let CrossingEstimate::Between(low, high) = self.place(goal) else { return None };
         let long_runs = self.points.iter().filter(|point| point.offer.is_long).count();
         if long_runs >= LONG_RUNS_MAX * self.goals.len() {
             return None;
@@ -250,9 +254,10 @@ impl Search {
             }
             (Some(low), None) if low.offer.iops < IOPS_MAX => low.offer.iops * 1.1,
             (None, Some(high)) if high.offer.is_long => {
-                let missed = |point: &&Measured| point.offer.is_long && is_near(goal, point);
+                let missed = |point: &&MeasuredLoad| point.offer.is_long && is_near(goal, point);
                 let missed = self.points.iter().filter(missed).count().max(1) as f64;
-                // An easier goal's long run is a safe anchor; without one, go down in growing steps.
+                // An easier goal's long run is a safe anchor; without one, go down in growing
+                // steps.
                 match self.below(goal, high).filter(|below| below.offer.is_long) {
                     Some(below) => between(goal, below, high).min(high.offer.iops / CLOSE),
                     None => high.offer.iops / libm::pow(2.0 * CLOSE - 1.0, missed),
@@ -268,8 +273,8 @@ impl Search {
     /// Returns the measurement of the highest load below `high` that seems to meet the goal; `None`
     /// if there is none. If `high` is of a long run, other long runs take precedence over short
     /// ones.
-    fn below(&self, goal: Goal, high: Measured) -> Option<Measured> {
-        let meets = |point: &&Measured| {
+    fn below(&self, goal: LatencyGoal, high: MeasuredLoad) -> Option<MeasuredLoad> {
+        let meets = |point: &&MeasuredLoad| {
             point.offer.iops < high.offer.iops
                 && point.outcome.at(goal.percentile) <= f64::from(goal.latency_us)
         };
@@ -280,18 +285,18 @@ impl Search {
     }
 }
 
-fn bracket(low: &Measured, high: &Measured) -> Bracket {
+fn bracket(low: &MeasuredLoad, high: &MeasuredLoad) -> Bracket {
     Bracket { low: low.offer.iops, high: high.offer.iops }
 }
 
 /// Returns `true` if the crossing between two loads is known well enough.
-fn is_close(goal: Goal, low: &Measured, high: &Measured) -> bool {
+fn is_close(goal: LatencyGoal, low: &MeasuredLoad, high: &MeasuredLoad) -> bool {
     let is_line = high.outcome.at(goal.percentile) < 2.0 * low.outcome.at(goal.percentile);
     bracket(low, high).is_within(if is_line { CLOSE_ON_A_LINE } else { CLOSE })
 }
 
 /// Returns `true` if the latency of a run is at least the goal's, but less than twice the goal's.
-fn is_near(goal: Goal, point: &Measured) -> bool {
+fn is_near(goal: LatencyGoal, point: &MeasuredLoad) -> bool {
     let ratio = point.outcome.at(goal.percentile) / f64::from(goal.latency_us);
     (1.0..2.0).contains(&ratio)
 }
@@ -299,8 +304,8 @@ fn is_near(goal: Goal, point: &Measured) -> bool {
 /// Returns the load at which the straight line through two points, on a logarithmic scale, crosses
 /// the goal. Far above the goal the curve is too steep for a line: then the result is near the
 /// middle.
-fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
-    let latency = |point: Measured| libm::log(point.outcome.at(goal.percentile).max(0.001));
+fn between(goal: LatencyGoal, low: MeasuredLoad, high: MeasuredLoad) -> f64 {
+    let latency = |point: MeasuredLoad| libm::log(point.outcome.at(goal.percentile).max(0.001));
     let (y0, y1) = (latency(low), latency(high));
     let y = libm::log(f64::from(goal.latency_us));
     let is_wall = y1 - y > core::f64::consts::LN_2;

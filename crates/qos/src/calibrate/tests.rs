@@ -41,7 +41,7 @@ impl Device {
 
     /// Returns the result of a load: p95 = 90 µs / (1 - busy), and p99 is twice that. Short runs
     /// see only nine tenths of what is above the unloaded latency.
-    fn serve(&mut self, offer: &Offer) -> Outcome {
+    fn serve(&mut self, offer: &OfferedLoad) -> LoadResult {
         let Mix { read_percent, bytes, .. } = offer.mix;
         let reads = f64::from(read_percent) / 100.0;
         let price = match read_percent {
@@ -63,7 +63,7 @@ impl Device {
             true => (90.0 + flattered * 90.0 * busy / (1.0 - busy)) * error,
             false => f64::INFINITY,
         };
-        Outcome { iops, mean_us: p95_us / 1.2, p95_us, p99_us: 2.0 * p95_us }
+        LoadResult { iops, mean_us: p95_us / 1.2, p95_us, p99_us: 2.0 * p95_us }
     }
 
     /// Returns the load, in requests of 4 KiB a second, at which p95 is `latency_us`.
@@ -78,19 +78,19 @@ impl Device {
     }
 }
 
-fn course() -> Course {
-    Course {
-        latencies_us: Course::LATENCIES_US.to_vec(),
+fn course() -> CalibrationPlan {
+    CalibrationPlan {
+        latencies_us: CalibrationPlan::LATENCIES_US.to_vec(),
         p99: true,
-        read_percents: Course::READ_PERCENTS.to_vec(),
-        sizes: Course::SIZES.to_vec(),
-        effort: Effort::VIRTUAL,
-        limit: Course::LIMIT,
+        read_percents: CalibrationPlan::READ_PERCENTS.to_vec(),
+        sizes: CalibrationPlan::SIZES.to_vec(),
+        effort: RunLengths::VIRTUAL,
+        limit: CalibrationPlan::LIMIT,
     }
 }
 
 /// Runs a course to its end. Returns the calibration and the number of its runs.
-fn calibrate(course: Course, device: &mut Device) -> (Calibration, usize) {
+fn calibrate(course: CalibrationPlan, device: &mut Device) -> (Calibration, usize) {
     let mut calibration = Calibration::new(course);
     let mut runs = 0;
     while let Some(offer) = calibration.next_offer() {
@@ -114,7 +114,7 @@ fn an_exact_device_is_recovered_exactly() {
         let fit = calibration.findings().unwrap();
         assert!(near(fit.write_cost, write_cost, 0.02), "{} of {write_cost}", fit.write_cost);
         assert!(near(fit.read_only_cost, 0.5, 0.02));
-        assert_eq!(fit.p95.len(), Course::LATENCIES_US.len());
+        assert_eq!(fit.p95.len(), CalibrationPlan::LATENCIES_US.len());
         for row in &fit.p95 {
             let tokens = row.mixed as f64 / 100.0;
             let meant = (1.0 - 90.0 / f64::from(row.latency_us)) * 600e3;
@@ -146,7 +146,7 @@ fn curves_that_do_not_fall_together_are_refused_by_name() {
     let mut device = Device { scatter: 0.3, ..A };
     let (calibration, _) = calibrate(course(), &mut device);
     let misfit = calibration.findings().unwrap_err();
-    let Misfit::Scattered { points, limit, .. } = &misfit else { panic!("{misfit:?}") };
+    let FitError::Scattered { points, limit, .. } = &misfit else { panic!("{misfit:?}") };
     assert!(points.iter().all(|point| point.off.abs() > *limit));
     assert!(points.is_sorted_by(|a, b| a.off.abs() >= b.off.abs()), "the worst comes first");
     let text = misfit.to_string();
@@ -158,25 +158,26 @@ fn curves_that_do_not_fall_together_are_refused_by_name() {
 
 #[test]
 fn too_little_is_refused() {
-    let only_reads = Course { read_percents: Vec::new(), sizes: Vec::new(), ..course() };
+    let only_reads = CalibrationPlan { read_percents: Vec::new(), sizes: Vec::new(), ..course() };
     let (calibration, _) = calibrate(only_reads, &mut Device { ..A });
-    assert_eq!(calibration.findings(), Err(Misfit::TooLittle));
+    assert_eq!(calibration.findings(), Err(FitError::TooLittle));
     let reads = calibration.crossings();
     let crossing = reads.iter().find(|c| c.latency_us == 500).unwrap();
     assert!(near(crossing.iops, 984e3, 0.02), "reads alone are found all the same: {crossing:?}");
-    let one_mix = Course { read_percents: vec![90], ..course() };
+    let one_mix = CalibrationPlan { read_percents: vec![90], ..course() };
     let (calibration, _) = calibrate(one_mix, &mut Device { ..A });
-    assert_eq!(calibration.findings(), Err(Misfit::TooLittle), "one mix tells no write cost");
-    let exact = |latencies_us| Course { latencies_us, read_percents: vec![90, 50], ..course() };
+    assert_eq!(calibration.findings(), Err(FitError::TooLittle), "one mix tells no write cost");
+    let exact =
+        |latencies_us| CalibrationPlan { latencies_us, read_percents: vec![90, 50], ..course() };
     let (calibration, _) = calibrate(exact(vec![500]), &mut Device { ..A });
-    assert_eq!(calibration.findings(), Err(Misfit::TooLittle), "two points fit any device");
+    assert_eq!(calibration.findings(), Err(FitError::TooLittle), "two points fit any device");
     let (calibration, _) = calibrate(exact(vec![500, 2_000]), &mut Device { ..A });
     assert!(calibration.findings().is_ok());
 }
 
 #[test]
 fn a_latency_that_the_device_never_meets_has_no_row() {
-    let course = Course { latencies_us: vec![50, 80, 500, 1_000], ..course() };
+    let course = CalibrationPlan { latencies_us: vec![50, 80, 500, 1_000], ..course() };
     let (calibration, _) = calibrate(course, &mut Device { ..A });
     let fit = calibration.findings().unwrap();
     assert_eq!(fit.p95.iter().map(|row| row.latency_us).collect::<Vec<_>>(), [500, 1_000]);
@@ -191,7 +192,7 @@ fn a_tight_latency_that_does_not_fit_is_left_out_and_the_rest_stands() {
             crossing.iops *= 2.0;
         }
     }
-    let fit = fit(&crossings, Course::LIMIT, 500).unwrap();
+    let fit = fit(&crossings, CalibrationPlan::LIMIT, 500).unwrap();
     assert_eq!(fit.left_out.len(), 1);
     assert_eq!((fit.left_out[0].0, fit.p95[0].latency_us), (200, 300));
     assert!(fit.p99.iter().all(|row| row.latency_us != 200));
@@ -219,10 +220,10 @@ fn sizes_cost_what_they_do_to_others() {
 #[test]
 fn a_device_without_limits_ends_the_search() {
     let mut endless = Device { tokens: 1e12, ..A };
-    let course = Course { sizes: Vec::new(), ..course() };
+    let course = CalibrationPlan { sizes: Vec::new(), ..course() };
     let (calibration, runs) = calibrate(course, &mut endless);
     assert!(runs < 500, "{runs}");
-    assert_eq!(calibration.findings(), Err(Misfit::TooLittle), "no latency was ever reached");
+    assert_eq!(calibration.findings(), Err(FitError::TooLittle), "no latency was ever reached");
 }
 
 #[test]

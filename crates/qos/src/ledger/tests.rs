@@ -6,7 +6,7 @@ use contract::{Instant, Slo, TenantId};
 
 use super::*;
 use crate::units::NEG_LIMIT;
-use crate::{DeviceModel, Portion, Registry};
+use crate::{DeviceModel, FairShare, Registry};
 
 /// A latency-critical tenant of 10 million units a second.
 const CRITICAL: u32 = 0;
@@ -16,19 +16,19 @@ const RATE: u64 = 10_000_000;
 const BEST_EFFORT: u32 = 1;
 
 /// A ledger that holds both tenants from time zero on, and its round. There are no queues.
-struct Bed {
+struct LedgerFixture {
     registry: Registry,
     ledger: Ledger,
     round: Round,
 }
 
-impl Bed {
-    fn new() -> Bed {
+impl LedgerFixture {
+    fn new() -> LedgerFixture {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
         let slo = Some(Slo::new(500, 100_000, 100));
         registry.register(slo, Instant::ZERO).unwrap();
         registry.register(None, Instant::ZERO).unwrap();
-        let mut bed = Bed {
+        let mut bed = LedgerFixture {
             ledger: Ledger::new(registry.shared().clone(), 0),
             registry,
             round: Round::new(),
@@ -88,10 +88,10 @@ impl Bed {
 
 #[test]
 fn a_critical_tenant_keeps_three_rounds_and_donates_nine_tenths_of_more() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     assert!(!bed.earn_up_to(3));
     assert_eq!((bed.balance(CRITICAL), bed.bucket()), (nano(3_000), 0));
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     assert!(bed.earn_up_to(4));
     assert_eq!((bed.balance(CRITICAL), bed.bucket()), (nano(400), nano(3_600)));
     assert_eq!(bed.ledger.totals().donated, i128::from(nano(3_600)));
@@ -100,33 +100,33 @@ fn a_critical_tenant_keeps_three_rounds_and_donates_nine_tenths_of_more() {
 
 #[test]
 fn a_critical_tenant_overdraws_to_its_limit_and_waits() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     bed.earn_up_to(1);
-    assert!(bed.ledger.pay(CRITICAL, 1_500, Means::Overdraft));
-    assert!(!bed.ledger.pay_all(CRITICAL, 4_501, Means::Overdraft));
-    assert!(bed.ledger.pay_all(CRITICAL, 4_500, Means::Overdraft));
+    assert!(bed.ledger.pay(CRITICAL, 1_500, PaymentSource::Overdraft));
+    assert!(!bed.ledger.pay_all(CRITICAL, 4_501, PaymentSource::Overdraft));
+    assert!(bed.ledger.pay_all(CRITICAL, 4_500, PaymentSource::Overdraft));
     assert_eq!(bed.balance(CRITICAL), NEG_LIMIT);
-    assert!(!bed.ledger.pay(CRITICAL, 1, Means::Overdraft));
+    assert!(!bed.ledger.pay(CRITICAL, 1, PaymentSource::Overdraft));
     assert_eq!(bed.ledger.wait_of_critical(CRITICAL, RATE), 1);
-    bed.ledger.pay_back(CRITICAL, 4_500, Means::Overdraft);
+    bed.ledger.pay_back(CRITICAL, 4_500, PaymentSource::Overdraft);
     assert_eq!(bed.balance(CRITICAL), -nano(500));
     bed.balances();
 }
 
 #[test]
 fn arrears_come_from_the_bucket_and_then_from_best_effort() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     bed.earn_up_to(4);
     // The donation is what the tenant may have back.
-    assert!(bed.ledger.pay_all(CRITICAL, 5_400, Means::Overdraft));
-    assert!(bed.ledger.pay(CRITICAL, 100, Means::Overdraft));
+    assert!(bed.ledger.pay_all(CRITICAL, 5_400, PaymentSource::Overdraft));
+    assert!(bed.ledger.pay(CRITICAL, 100, PaymentSource::Overdraft));
     assert_eq!((bed.bucket(), bed.balance(CRITICAL)), (nano(3_600) - 1, NEG_LIMIT + 1 - nano(100)));
-    bed.ledger.expire(Turn::Alone);
-    assert!(bed.ledger.pay(CRITICAL, 100, Means::Overdraft));
+    bed.ledger.expire(CycleState::Alone);
+    assert!(bed.ledger.pay(CRITICAL, 100, PaymentSource::Overdraft));
     assert_eq!(bed.registry.shared().loan.owed(), nano(100));
     // A twentieth of what the device serves within 500 µs is lent at most.
-    assert!(bed.ledger.pay(CRITICAL, 5_000, Means::Overdraft));
-    assert!(!bed.ledger.pay(CRITICAL, 100, Means::Overdraft));
+    assert!(bed.ledger.pay(CRITICAL, 5_000, PaymentSource::Overdraft));
+    assert!(!bed.ledger.pay(CRITICAL, 100, PaymentSource::Overdraft));
     assert_eq!(bed.registry.shared().loan.owed(), nano(1_050));
     bed.balances();
     // Seven eighths of a share of 3 200 units are less than the loan is.
@@ -140,14 +140,14 @@ fn arrears_come_from_the_bucket_and_then_from_best_effort() {
 
 #[test]
 fn a_best_effort_tenant_borrows_what_it_lacks_and_gives_what_it_does_not_need() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     bed.earn_up_to(4);
     assert!(bed.collect(None, 20_000, 100));
     // Its share of 400 µs, and all that was in the bucket.
     assert_eq!((bed.balance(BEST_EFFORT), bed.bucket()), (nano(12_800 + 3_600), 0));
-    assert!(!bed.ledger.pay_all(BEST_EFFORT, 16_401, Means::Share(None)));
-    assert!(bed.ledger.pay(BEST_EFFORT, 16_000, Means::Share(None)));
-    assert!(!bed.ledger.pay(BEST_EFFORT, 401, Means::Share(None)));
+    assert!(!bed.ledger.pay_all(BEST_EFFORT, 16_401, PaymentSource::Share(None)));
+    assert!(bed.ledger.pay(BEST_EFFORT, 16_000, PaymentSource::Share(None)));
+    assert!(!bed.ledger.pay(BEST_EFFORT, 401, PaymentSource::Share(None)));
     let wait = bed.ledger.wait_of_best_effort(BEST_EFFORT, 1, 720, &bed.round);
     assert_eq!(wait, 10_001);
     assert!(!bed.collect(None, 300, 100));
@@ -157,11 +157,11 @@ fn a_best_effort_tenant_borrows_what_it_lacks_and_gives_what_it_does_not_need() 
 
 #[test]
 fn a_cap_bounds_what_counts_as_demand() {
-    let (mut bed, cap) = (Bed::new(), 1_000_000);
-    let portion = Portion { cap: Some(cap), ..Portion::default() };
+    let (mut bed, cap) = (LedgerFixture::new(), 1_000_000);
+    let portion = FairShare { cap: Some(cap), ..FairShare::default() };
     bed.registry.set_portion(TenantId(BEST_EFFORT), portion, Instant::ZERO).unwrap();
     bed.begin(500);
-    let means = Means::Share(bed.ledger.cap(BEST_EFFORT));
+    let means = PaymentSource::Share(bed.ledger.cap(BEST_EFFORT));
     assert!(!bed.collect(Some(cap), 10_000, 200));
     // 500 units in 500 µs; the rest of its share goes to the bucket.
     assert_eq!((bed.balance(BEST_EFFORT), bed.bucket()), (nano(500), nano(16_000 - 500)));
@@ -174,19 +174,19 @@ fn a_cap_bounds_what_counts_as_demand() {
 
 #[test]
 fn leftovers_are_for_critical_tenants_and_nothing_is_for_nobody() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     bed.earn_up_to(4);
-    assert!(!bed.ledger.pay_all(CRITICAL, 1, Means::Leftovers));
-    assert!(!bed.ledger.pay(CRITICAL, 1, Means::Nothing));
-    assert!(bed.ledger.pay(CRITICAL, 6_000, Means::Leftovers));
-    assert!(bed.ledger.pay(CRITICAL, 3_000, Means::Leftovers));
-    assert!(!bed.ledger.pay(CRITICAL, 1, Means::Leftovers), "the bucket is empty");
+    assert!(!bed.ledger.pay_all(CRITICAL, 1, PaymentSource::Leftovers));
+    assert!(!bed.ledger.pay(CRITICAL, 1, PaymentSource::Nothing));
+    assert!(bed.ledger.pay(CRITICAL, 6_000, PaymentSource::Leftovers));
+    assert!(bed.ledger.pay(CRITICAL, 3_000, PaymentSource::Leftovers));
+    assert!(!bed.ledger.pay(CRITICAL, 1, PaymentSource::Leftovers), "the bucket is empty");
     bed.balances();
 }
 
 #[test]
 fn a_tenant_or_its_pool_makes_every_nanosecond_once() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     bed.earn_up_to(2);
     bed.begin(300);
     let due = bed.ledger.rest(CRITICAL, RATE, false, &bed.round);
@@ -203,10 +203,10 @@ fn a_tenant_or_its_pool_makes_every_nanosecond_once() {
 
 #[test]
 fn the_short_way_spends_the_rate_of_tenants_that_nobody_holds() {
-    let mut bed = Bed::new();
+    let mut bed = LedgerFixture::new();
     let ask = |units| {
-        let requests = Submitted { units, reads: 1, ..Submitted::default() };
-        Ask { requests, is_single: true }
+        let requests = SubmittedCounts { units, reads: 1, ..SubmittedCounts::default() };
+        ImmediateDemand { requests, is_single: true }
     };
     assert!(!bed.ledger.spend_short(CRITICAL, ask(100), 0, &bed.round), "it is held");
     bed.ledger.abandon(CRITICAL, &bed.round);
@@ -228,7 +228,7 @@ fn the_short_way_spends_the_rate_of_tenants_that_nobody_holds() {
 
 #[test]
 fn a_request_behind_too_many_others_is_hopeless() {
-    let bed = Bed::new();
+    let bed = LedgerFixture::new();
     // 500 µs make 5 000 units, and the tenant may owe as many.
     assert!(!bed.ledger.is_hopeless(TenantId(CRITICAL), 9_900));
     assert!(bed.ledger.is_hopeless(TenantId(CRITICAL), 10_001));

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use contract::{Kind, REQUEST_BYTES_MAX};
+use contract::{IoKind, REQUEST_BYTES_MAX};
 
 use crate::units::TOKEN;
 use crate::{CostModel, DeviceModel, DeviceModelError, PAGE_BYTES, RatePoint, SizePoint};
@@ -77,7 +77,7 @@ impl ModelFile {
     /// powers of two.
     pub fn of(device: &str, measured: &str, model: &DeviceModel) -> ModelFile {
         let weight = |bytes: usize| {
-            let weight = model.cost().cost(Kind::Read, bytes).mixed * 100 / TOKEN;
+            let weight = model.cost().cost(IoKind::Read, bytes).mixed * 100 / TOKEN;
             SizePoint { bytes, weight }
         };
         let doubled = |bytes: &usize| (bytes * 2 <= REQUEST_BYTES_MAX).then_some(bytes * 2);

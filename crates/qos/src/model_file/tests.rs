@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec;
 
-use contract::Kind;
+use contract::IoKind;
 
 use super::*;
 use crate::{CostModel, DeviceModel, Load, RatePoint, SizePoint};
@@ -91,7 +91,7 @@ fn a_curve_survives_at_its_powers_of_two() {
     let file = ModelFile::parse(&ModelFile::of("", "", &model).to_toml()).unwrap();
     let read = file.model().unwrap();
     for bytes in [4096, 8192, 32 << 10, 128 << 10, 1 << 20] {
-        assert_eq!(read.cost().cost(Kind::Read, bytes), model.cost().cost(Kind::Read, bytes));
+        assert_eq!(read.cost().cost(IoKind::Read, bytes), model.cost().cost(IoKind::Read, bytes));
     }
 }
 

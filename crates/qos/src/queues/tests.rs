@@ -9,15 +9,15 @@ use crate::Load;
 
 const LIMITS: QueueLimits = QueueLimits { slots: 64, of_tenant: 10 };
 
-struct Bed {
+struct QueuesFixture {
     queues: Queues,
     slots: SlotTable<()>,
 }
 
-impl Bed {
-    fn new() -> Bed {
+impl QueuesFixture {
+    fn new() -> QueuesFixture {
         let cost = CostModel::linear(1_000, 50).unwrap();
-        Bed { queues: Queues::new(5, cost, LIMITS), slots: SlotTable::new(LIMITS.slots) }
+        QueuesFixture { queues: Queues::new(5, cost, LIMITS), slots: SlotTable::new(LIMITS.slots) }
     }
 
     /// Queues reads of 4 KiB of a latency-critical (even) or best-effort (odd) tenant, as a worker
@@ -27,8 +27,8 @@ impl Bed {
             if tenant.is_multiple_of(2) { Class::LatencyCritical } else { Class::BestEffort };
         let mut one = |_| {
             let slot = self.slots.insert(()).unwrap();
-            let is_queued = self.queues.extend_run(tenant, Kind::Read, 4096, slot)
-                || self.queues.push((tenant, class), Kind::Read, 4096, slot).is_ok();
+            let is_queued = self.queues.extend_run(tenant, IoKind::Read, 4096, slot)
+                || self.queues.push((tenant, class), IoKind::Read, 4096, slot).is_ok();
             is_queued.then_some(slot)
         };
         (0..count).filter_map(&mut one).collect()
@@ -44,14 +44,14 @@ impl Bed {
         core::iter::successors(ring.head(), next).take(ring.len as usize).collect()
     }
 
-    fn pop_all(&mut self, mut paid: Paid) -> Vec<Slot> {
+    fn pop_all(&mut self, mut paid: PaidRequests) -> Vec<Slot> {
         (0..paid.left).map(|_| self.queues.pop_paid(&mut paid)).collect()
     }
 }
 
 #[test]
 fn a_queue_is_bounded_and_keeps_its_order() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     let first = bed.push(0, 3);
     let others = bed.push(1, 2);
     let more = bed.push(0, 20);
@@ -70,7 +70,7 @@ fn a_queue_is_bounded_and_keeps_its_order() {
 
 #[test]
 fn newcomers_are_named_once_in_the_order_in_which_they_came() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     bed.push(3, 1);
     bed.push(0, 2);
     bed.push(3, 1);
@@ -94,7 +94,7 @@ fn newcomers_are_named_once_in_the_order_in_which_they_came() {
 
 #[test]
 fn a_round_starts_where_the_ring_is_told_to_start() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     for tenant in [0, 2, 4] {
         bed.queues.enter(tenant, Class::LatencyCritical);
     }
@@ -118,7 +118,7 @@ fn a_round_starts_where_the_ring_is_told_to_start() {
 
 #[test]
 fn a_resting_tenant_is_due_once_and_not_when_it_came_back() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     for tenant in [0, 2, 4] {
         bed.queues.enter(tenant, Class::LatencyCritical);
         bed.queues.rest(tenant);
@@ -137,7 +137,7 @@ fn a_resting_tenant_is_due_once_and_not_when_it_came_back() {
 
 #[test]
 fn requests_that_a_round_had_no_room_for_count_again() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     let (short, long) = (bed.push(1, 2), bed.push(0, 3));
     bed.queues.end_run();
     bed.queues.serve_short(1, |_, _| Some(()));
@@ -157,10 +157,10 @@ fn requests_that_a_round_had_no_room_for_count_again() {
 
 #[test]
 fn other_prices_count_for_what_waits() {
-    let mut bed = Bed::new();
+    let mut bed = QueuesFixture::new();
     let slot = bed.slots.insert(()).unwrap();
-    bed.queues.push((1, Class::BestEffort), Kind::Write, 4096, slot).unwrap();
+    bed.queues.push((1, Class::BestEffort), IoKind::Write, 4096, slot).unwrap();
     bed.queues.reprice(Prices { write: 3_000, read_only_read: 50, tax: 0 });
     assert_eq!(bed.queues.sum(1).under(Load::Mixed), 3_000);
-    assert_eq!(bed.queues.price(Kind::Write, 8192).under(Load::Mixed), 6_000);
+    assert_eq!(bed.queues.price(IoKind::Write, 8192).under(Load::Mixed), 6_000);
 }

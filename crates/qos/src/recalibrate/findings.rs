@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Curve, Plan};
-use crate::calibrate::{self, Course, Crossing, Misfit, Percentile};
+use crate::calibrate::{self, CalibrationPlan, Crossing, FitError, Percentile};
 use crate::drift::SIZE_MAX;
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{DeviceModel, Load, ModelFile, RatePoint};
@@ -20,7 +20,7 @@ const ROUNDS: usize = 4;
 
 /// The reason that measurements give no model.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unfit {
+pub enum RecalibrationError {
     /// The tenants' own load brings the tail latency to its bound, so that probes have no room.
     NoRoom {
         /// The 95th percentile of all reads' time at the device without probes, in microseconds.
@@ -37,31 +37,31 @@ pub enum Unfit {
     /// Requests of many pages were so large a part of the load that its cost is unknown.
     LargeRequests,
     /// The curves do not coincide.
-    Misfit(Misfit),
+    FitError(FitError),
     /// The numbers are outside of a model's range.
     Senseless,
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for RecalibrationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::NoRoom { p95_us } => write!(
+            RecalibrationError::NoRoom { p95_us } => write!(
                 f,
                 "there is no room to measure in: with the tenants alone, 95 % of the reads are at \
                  the device for up to {p95_us:.0} µs, which is near the strictest promise or above"
             ),
-            Unfit::OutOfReach { tokens, p95_us } => write!(
+            RecalibrationError::OutOfReach { tokens, p95_us } => write!(
                 f,
                 "the tokens of the present model ended at {tokens:.0} a second with a p95 of \
                  {p95_us:.0} µs: the device serves at least that, and how much more cannot be seen \
                  while promises bound its tokens"
             ),
-            Unfit::LargeRequests => f.write_str(
+            RecalibrationError::LargeRequests => f.write_str(
                 "requests of many pages are a large part of the load, and rates are of requests of \
                  one page",
             ),
-            Unfit::Misfit(misfit) => misfit.fmt(f),
-            Unfit::Senseless => f.write_str("the rates that were found make no model"),
+            RecalibrationError::FitError(misfit) => misfit.fmt(f),
+            RecalibrationError::Senseless => f.write_str("the rates that were found make no model"),
         }
     }
 }
@@ -111,14 +111,18 @@ impl Ratio {
     }
 }
 
-pub(super) fn find(plan: &Plan, curves: &[Curve], size: f64) -> Result<Findings, Unfit> {
+pub(super) fn find(
+    plan: &Plan,
+    curves: &[Curve],
+    size: f64,
+) -> Result<Findings, RecalibrationError> {
     if size > SIZE_MAX {
-        return Err(Unfit::LargeRequests);
+        return Err(RecalibrationError::LargeRequests);
     }
     let goals = plan.goals_us();
     if let Some(alone) = curves.iter().find(|curve| curve.is_hopeless()) {
         let p95_us = alone.points().first().map_or(0.0, |point| point.reading.p95_us);
-        return Err(Unfit::NoRoom { p95_us });
+        return Err(RecalibrationError::NoRoom { p95_us });
     }
     let (ratios, write_cost, off_max) = match plan.writes {
         true => fitted(plan, curves, &goals)?,
@@ -127,18 +131,18 @@ pub(super) fn find(plan: &Plan, curves: &[Curve], size: f64) -> Result<Findings,
     if ratios.is_empty() {
         return Err(out_of_reach(curves));
     }
-    let (model, rows) = rebuild(plan, &ratios, write_cost).ok_or(Unfit::Senseless)?;
+    let (model, rows) = rebuild(plan, &ratios, write_cost).ok_or(RecalibrationError::Senseless)?;
     let has_mixed = ratios.iter().any(|ratio| ratio.mixed.is_some());
     Ok(Findings { model, write_cost, rows, has_mixed, off_max })
 }
 
-fn out_of_reach(curves: &[Curve]) -> Unfit {
+fn out_of_reach(curves: &[Curve]) -> RecalibrationError {
     let last = |curve: &Curve| {
         let reading = curve.points().last()?.reading;
         Some((curve.tokens(&reading), reading.p95_us))
     };
     let (tokens, p95_us) = curves.iter().find_map(last).unwrap_or_default();
-    Unfit::OutOfReach { tokens, p95_us }
+    RecalibrationError::OutOfReach { tokens, p95_us }
 }
 
 fn is_of_reads(reads: f64, writes: f64) -> bool {
@@ -171,7 +175,7 @@ fn fitted(
     plan: &Plan,
     curves: &[Curve],
     goals: &[u32],
-) -> Result<(Vec<Ratio>, Option<f64>, f64), Unfit> {
+) -> Result<(Vec<Ratio>, Option<f64>, f64), RecalibrationError> {
     let found: Vec<(u32, super::curve::Crossing)> = goals
         .iter()
         .flat_map(|&us| curves.iter().filter_map(move |curve| Some((us, curve.crossing(us)?))))
@@ -200,7 +204,8 @@ fn fitted(
             // What was not measured is what it was.
             iops: pure(latency_us).unwrap_or_else(|| says(plan, latency_us, Load::ReadOnly)),
         }));
-        let found = calibrate::fit(&crossings, Course::LIMIT, tight_us).map_err(Unfit::Misfit)?;
+        let found = calibrate::fit(&crossings, CalibrationPlan::LIMIT, tight_us)
+            .map_err(RecalibrationError::FitError)?;
         cost = found.write_cost;
         fit = Some(found);
     }

@@ -15,7 +15,7 @@ mod findings;
 mod plan;
 
 pub use curve::Curve;
-pub use findings::{Findings, Row, Unfit};
+pub use findings::{Findings, RecalibrationError, Row};
 pub use plan::{Plan, Step, StepReading};
 
 use crate::search::Curves;
@@ -99,7 +99,7 @@ impl Recalibration {
     ///
     /// # Errors
     /// No model follows, for the reason returned.
-    pub fn findings(&self) -> Result<Findings, Unfit> {
+    pub fn findings(&self) -> Result<Findings, RecalibrationError> {
         findings::find(&self.plan, self.curves.all(), self.size)
     }
 }

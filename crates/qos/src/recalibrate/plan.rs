@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::drift::Served;
-use crate::{DeviceModel, Since};
+use crate::drift::ServedLoad;
+use crate::{DelayWindow, DeviceModel};
 
 /// The share of the strictest promised latency that the tail of all reads may reach.
 const CEILING: f64 = 0.92;
@@ -78,14 +78,19 @@ pub struct StepReading {
 
 impl StepReading {
     /// Sums up a window of this length, in which a 4 KiB write was priced at `write` units.
-    pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> StepReading {
+    pub fn of(
+        model: &DeviceModel,
+        since: &DelayWindow,
+        write: u32,
+        length: Duration,
+    ) -> StepReading {
         let seconds = length.as_secs_f64().max(1e-9);
         StepReading {
             reads: since.reads as f64 / seconds,
             writes: since.writes as f64 / seconds,
             p95_us: since.tail_nanos(950) as f64 / 1e3,
             ended: since.ended(),
-            size: Served::of(model, since, write).size,
+            size: ServedLoad::of(model, since, write).size,
         }
     }
 }

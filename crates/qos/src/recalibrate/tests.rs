@@ -153,11 +153,11 @@ fn a_stricter_promise_that_comes_meanwhile_bounds_all_that_follows() {
 fn what_cannot_be_measured_is_refused_with_its_reason() {
     let mut busy = Formula::aged((300e3, 12e3));
     let unfit = busy.measure(plan(Some(500), true)).findings().unwrap_err();
-    assert!(matches!(unfit, Unfit::NoRoom { .. }), "{unfit}");
+    assert!(matches!(unfit, RecalibrationError::NoRoom { .. }), "{unfit}");
     assert_eq!(busy.steps, 1, "nothing was added to a device that is late");
     let mut fast = Formula { knee: 5e6, ..Formula::aged((100e3, 4e3)) };
     let unfit = fast.measure(plan(Some(500), false)).findings().unwrap_err();
-    let Unfit::OutOfReach { tokens, .. } = unfit else { panic!("{unfit}") };
+    let RecalibrationError::OutOfReach { tokens, .. } = unfit else { panic!("{unfit}") };
     near(tokens, 420e3, 0.05);
     let mut large = Recalibration::new(plan(Some(500), false));
     while let Some(step) = large.next_step() {
@@ -165,7 +165,7 @@ fn what_cannot_be_measured_is_refused_with_its_reason() {
             StepReading { size: 3.0, ..Formula::aged((50e3, 0.0)).see(large.plan(), &step) };
         large.take(step, reading, false);
     }
-    assert_eq!(large.findings().unwrap_err(), Unfit::LargeRequests);
+    assert_eq!(large.findings().unwrap_err(), RecalibrationError::LargeRequests);
 }
 
 #[test]
@@ -179,5 +179,5 @@ fn curves_that_do_not_fall_together_are_refused() {
         recalibration.take(step, reading, false);
     }
     let unfit = recalibration.findings().unwrap_err();
-    assert!(matches!(unfit, Unfit::Misfit(_)), "{unfit}");
+    assert!(matches!(unfit, RecalibrationError::FitError(_)), "{unfit}");
 }

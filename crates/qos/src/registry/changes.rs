@@ -3,11 +3,11 @@
 use contract::{Instant, TenantId};
 
 use super::table::Entry;
-use super::{Portion, Registry};
+use super::{FairShare, Registry};
 
 /// The state of a tenant before a change: its promise, and its portion as best effort.
 #[derive(Clone, Copy, Debug)]
-pub struct Lot(Entry, Portion);
+pub struct UndoCopy(Entry, FairShare);
 
 impl Registry {
     /// Begins a series of changes: the rates of other tenants are updated in
@@ -30,13 +30,13 @@ impl Registry {
     }
 
     /// Returns a tenant's present state, to be [restored](Registry::put_back).
-    pub fn lot_of(&self, tenant: TenantId) -> Lot {
-        Lot(self.table.entry(tenant.0 as usize), self.portion(tenant))
+    pub fn lot_of(&self, tenant: TenantId) -> UndoCopy {
+        UndoCopy(self.table.entry(tenant.0 as usize), self.portion(tenant))
     }
 
     /// Restores a tenant's former state. The promise is not checked anew, since a device that has
     /// become slower would refuse it.
-    pub fn put_back(&mut self, tenant: TenantId, Lot(entry, portion): Lot, now: Instant) {
+    pub fn put_back(&mut self, tenant: TenantId, UndoCopy(entry, portion): UndoCopy, now: Instant) {
         if let Ok(n) = self.table.registered(tenant) {
             self.shared.tenant(tenant.0).set_cap(portion.cap);
             self.put(n, entry, portion.weight, now);

@@ -6,22 +6,22 @@ use contract::{Slo, TenantId};
 
 use super::table::Entry;
 use super::{Registry, judge};
-use crate::admission::{Claim, Refusal, Standing};
+use crate::admission::{AdmittedPromises, PricedSlo, Refusal};
 
 /// The promises of a device as they would be after some changes.
 #[derive(Debug)]
-pub struct Foresight<'a> {
+pub struct ProposedPromises<'a> {
     registry: &'a Registry,
-    standing: Standing,
+    standing: AdmittedPromises,
     /// The changed promises; `None` for best effort.
-    changed: BTreeMap<TenantId, Option<Claim>>,
+    changed: BTreeMap<TenantId, Option<PricedSlo>>,
 }
 
-impl Foresight<'_> {
+impl ProposedPromises<'_> {
     /// Begins a judgement of changes with the present promises of a device.
-    pub fn of(registry: &Registry) -> Foresight<'_> {
+    pub fn of(registry: &Registry) -> ProposedPromises<'_> {
         let standing = registry.table.standing().clone();
-        Foresight { registry, standing, changed: BTreeMap::new() }
+        ProposedPromises { registry, standing, changed: BTreeMap::new() }
     }
 
     /// Judges the SLO of a tenant, which may be a new one, beside the others, and supposes it from
@@ -48,7 +48,7 @@ impl Foresight<'_> {
         judged.map(drop)
     }
 
-    fn promise_of(&self, tenant: TenantId) -> Option<Claim> {
+    fn promise_of(&self, tenant: TenantId) -> Option<PricedSlo> {
         let present = || match self.registry.table.entry(tenant.0 as usize) {
             Entry::Critical(_, claim) => Some(claim),
             _ => None,
@@ -70,7 +70,7 @@ mod tests {
         let now = Instant::ZERO;
         let present = registry.register(slo(200_000), now).unwrap().tenant;
         let promised = registry.promised();
-        let mut foresight = Foresight::of(&registry);
+        let mut foresight = ProposedPromises::of(&registry);
         let (new, other) = (TenantId(77), TenantId(78));
         // 420 K tokens a second at 500 µs.
         assert_eq!(foresight.suppose(new, slo(200_000)), Ok(()));

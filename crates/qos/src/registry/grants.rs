@@ -6,15 +6,15 @@
 
 /// The state of recomputing the tenants' rates: when it happens, and whether it is due.
 #[derive(Debug, Default)]
-pub(super) struct Grants {
-    when: When,
+pub(super) struct RateUpdates {
+    when: RecomputeTime,
     /// The number of times that the rates were recomputed.
     #[cfg(test)]
     pub(super) rounds: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum When {
+enum RecomputeTime {
     /// Rates are recomputed with each change, outside of a series.
     #[default]
     AtOnce,
@@ -24,24 +24,24 @@ enum When {
     Owed,
 }
 
-impl Grants {
+impl RateUpdates {
     /// Delays the recomputation of the rates to the end of the series. Returns `false` outside of a
     /// series.
     pub(super) fn put_off(&mut self) -> bool {
-        if self.when != When::AtOnce {
-            self.when = When::Owed;
+        if self.when != RecomputeTime::AtOnce {
+            self.when = RecomputeTime::Owed;
         }
-        self.when == When::Owed
+        self.when == RecomputeTime::Owed
     }
 
     /// Begins a series of changes, during which recomputations of the rates are put off.
     pub(super) fn begin_row(&mut self) {
-        self.when = When::Later;
+        self.when = RecomputeTime::Later;
     }
 
     /// Ends a series of changes. Returns `true` if the rates are to be recomputed now.
     pub(super) fn end_row(&mut self) -> bool {
-        core::mem::take(&mut self.when) == When::Owed
+        core::mem::take(&mut self.when) == RecomputeTime::Owed
     }
 
     /// Counts a recomputation of the rates.

@@ -13,7 +13,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use contract::{Instant, Kind, REQUEST_BYTES_MAX, TenantId};
+use contract::{Instant, IoKind, REQUEST_BYTES_MAX, TenantId};
 
 use super::Registry;
 use crate::Class;
@@ -86,7 +86,7 @@ impl Registry {
             return false;
         }
         let cell = &self.shared.tenant(tenant.0);
-        let dearest = nano(u64::from(self.cost.cost(Kind::Exchange, REQUEST_BYTES_MAX).mixed));
+        let dearest = nano(u64::from(self.cost.cost(IoKind::Exchange, REQUEST_BYTES_MAX).mixed));
         let terms = cell.terms();
         let most = match terms.class {
             Class::LatencyCritical => generated(terms.rate, 3 * ROUND_NANOS_MAX),

@@ -7,10 +7,10 @@ use core::time::Duration;
 
 use contract::Instant;
 
-use crate::admission::Claim;
+use crate::admission::PricedSlo;
 use crate::correction::{Adjustment, CORRECTION_READS_MIN, Correction, Window};
 use crate::cost_model::CostModel;
-use crate::delays::{Delays, Seen};
+use crate::delays::{Delays, DelaysCursor};
 use crate::depth::DepthBound;
 use crate::device_model::DeviceModel;
 use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, WindowReading};
@@ -21,7 +21,7 @@ use crate::waits::Waits;
 struct Measurement {
     correction: Option<Correction>,
     depth: Option<DepthBound>,
-    seen: Seen,
+    seen: DelaysCursor,
     looked_at: Instant,
 }
 
@@ -29,7 +29,7 @@ struct Measurement {
 #[derive(Debug)]
 struct Watch {
     judge: DriftWatch,
-    seen: Seen,
+    seen: DelaysCursor,
     /// The start of the current measurement window; `None` between windows. The next one opens at
     /// `next_at`.
     open_since: Option<Instant>,
@@ -50,7 +50,7 @@ pub(super) struct View<'a> {
     /// correction.
     pub(super) rate: u64,
     /// The promise whose latency sets the device's rate; `None` without promises.
-    pub(super) strictest: Option<Claim>,
+    pub(super) strictest: Option<PricedSlo>,
 }
 
 /// The conclusions from a window.
@@ -104,7 +104,7 @@ impl Probe {
     pub(super) fn watch(&mut self, on: bool, now: Instant) {
         self.watch = on.then(|| Watch {
             judge: DriftWatch::new(),
-            seen: Seen::nothing(),
+            seen: DelaysCursor::nothing(),
             open_since: None,
             next_at: now,
             waited: Duration::ZERO,
@@ -118,7 +118,7 @@ impl Probe {
 
     fn measure(&mut self, delays: &Delays, now: Instant, set: impl FnOnce(&mut Measurement)) {
         set(self.measurement.get_or_insert_with(|| {
-            let mut seen = Seen::nothing();
+            let mut seen = DelaysCursor::nothing();
             seen.look(delays);
             Measurement { correction: None, depth: None, seen, looked_at: now }
         }));

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use contract::{Slo, TenantId};
 
-use crate::admission::{Claim, Refusal, Standing};
+use crate::admission::{AdmittedPromises, PricedSlo, Refusal};
 
 /// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Entry {
     /// A tenant with a share of the unpromised rate.
     BestEffort,
     /// A tenant with an SLO, and the SLO's claim.
-    Critical(Slo, Claim),
+    Critical(Slo, PricedSlo),
     /// An unregistered tenant: best effort for the requests that it has queued.
     Leaving,
 }
@@ -43,7 +43,7 @@ pub(super) struct Table {
     /// The summed weights of all best-effort tenants, including leaving ones.
     sharing: u64,
     vacant: BTreeSet<TenantId>,
-    standing: Standing,
+    standing: AdmittedPromises,
 }
 
 impl Table {
@@ -54,7 +54,7 @@ impl Table {
             weights: alloc::vec![1; tenants_max],
             sharing: 0,
             vacant: (0..tenants_max as u32).map(TenantId).collect(),
-            standing: Standing::default(),
+            standing: AdmittedPromises::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Table {
     }
 
     /// Returns the promises of latency-critical tenants.
-    pub(super) fn standing(&self) -> &Standing {
+    pub(super) fn standing(&self) -> &AdmittedPromises {
         &self.standing
     }
 
@@ -155,7 +155,7 @@ impl Table {
 
     /// Recomputes the claims of all SLOs by `needs`. An SLO for which `needs` returns `None` keeps
     /// its claim.
-    pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Claim>) {
+    pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<PricedSlo>) {
         for n in 0..self.entries.len() {
             let Entry::Critical(slo, _) = self.entries[n] else { continue };
             let Some(promise) = needs(&slo) else { continue };

@@ -1,6 +1,6 @@
 //! The taxes by which a registry's tenants pay for the device's background work (chores).
 
-use contract::{ChoreRate, Chored, Instant, Kind, Slo};
+use contract::{ChoreCounters, ChoreRate, Instant, IoKind, Slo};
 
 use super::Registry;
 use crate::cost_model::CostModel;
@@ -11,7 +11,7 @@ use crate::tenant::Tenant;
 /// Sets how much a tenant may owe. While writes have a tax, it may submit while it owes less than
 /// the dearest request of its SLO, at the prices `promised`.
 pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
-    let kind = if slo.read_percent < 100 { Kind::Write } else { Kind::Read };
+    let kind = if slo.read_percent < 100 { IoKind::Write } else { IoKind::Read };
     let dearest = promised.cost(kind, slo.request_bytes as usize).mixed;
     tenant.owe_at_most(if promised.tax() > 0 { dearest.into() } else { 0 });
 }
@@ -36,7 +36,7 @@ impl Taxes<'_> {
     /// Pays for the device's background work since the last call from the account for it, and has
     /// the tax on writes follow the measured work. While writes wait in the device for space, more
     /// writes of best-effort tenants wait here.
-    pub fn charge(self, done: Chored, now: Instant) {
+    pub fn charge(self, done: ChoreCounters, now: Instant) {
         let registry = self.0;
         let rate = registry.device_rate();
         let tax = registry.treasury.charge(done, rate, &registry.shared, &mut registry.totals);

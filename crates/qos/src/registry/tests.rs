@@ -2,7 +2,7 @@
 
 use contract::Scheduler as _;
 
-use crate::{Holding, Lot};
+use crate::{Holding, UndoCopy};
 
 use super::*;
 use crate::units::{NEG_LIMIT, nano};
@@ -95,20 +95,20 @@ fn weights_share_what_is_left() {
     let now = Instant::ZERO;
     let heavy = registry.register(slo(0, 0, 0), now).unwrap().tenant;
     let light = registry.register(slo(0, 0, 0), now).unwrap().tenant;
-    registry.set_portion(heavy, Portion { weight: 3, cap: None }, now).unwrap();
+    registry.set_portion(heavy, FairShare { weight: 3, cap: None }, now).unwrap();
     assert_eq!((registry.shared().share(), registry.shared().best_effort()), (25_000_000, 4));
     // Class and back keeps the weight.
     registry.change(heavy, slo(2_000, 1_000, 100), now).unwrap();
     assert_eq!(registry.shared().share(), 57_000_000 - 100_000);
     registry.change(heavy, slo(0, 0, 0), now).unwrap();
-    assert_eq!(registry.portion(heavy), Portion { weight: 3, cap: None });
-    registry.set_portion(light, Portion { weight: 4, cap: Some(9) }, now).unwrap();
-    assert_eq!(registry.portion(light), Portion { weight: 4, cap: Some(9) });
+    assert_eq!(registry.portion(heavy), FairShare { weight: 3, cap: None });
+    registry.set_portion(light, FairShare { weight: 4, cap: Some(9) }, now).unwrap();
+    assert_eq!(registry.portion(light), FairShare { weight: 4, cap: Some(9) });
     assert_eq!(registry.shared().share(), 100_000_000 / 7);
     // Nothing is lost to whole units.
     assert_eq!(registry.shared().lent(), 100_000_000);
     for portion in [(0, None), (1_001, None), (1, Some(0))] {
-        let portion = Portion { weight: portion.0, cap: portion.1 };
+        let portion = FairShare { weight: portion.0, cap: portion.1 };
         let refused = registry.set_portion(light, portion, now);
         assert!(matches!(refused, Err(Refusal::Invalid(_))), "{refused:?}");
     }
@@ -116,7 +116,7 @@ fn weights_share_what_is_left() {
     registry.remove(light, now);
     assert_eq!(registry.shared().share(), 100_000_000 / 3);
     assert_eq!(registry.register(slo(0, 0, 0), now).unwrap().tenant, light);
-    assert_eq!(registry.portion(light), Portion::default());
+    assert_eq!(registry.portion(light), FairShare::default());
     assert_eq!(registry.shared().share(), 25_000_000);
 }
 
@@ -193,7 +193,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
         }
         registry.adjust(Adjustment { rate_permille: 200, ..Adjustment::NONE }, now);
         let all = || (0..MANY).map(TenantId);
-        let before: Vec<Lot> = all().map(|tenant| registry.lot_of(tenant)).collect();
+        let before: Vec<UndoCopy> = all().map(|tenant| registry.lot_of(tenant)).collect();
         let mut seen = Vec::new();
         let mut row = |registry: &mut Registry, make: &dyn Fn(&mut Registry)| {
             let rounds = registry.grants.rounds;
@@ -261,7 +261,7 @@ impl Process {
     /// Queues a read of `bytes` bytes for a tenant.
     fn ask(&mut self, tenant: TenantId, bytes: usize) {
         let slot = self.slots.insert(()).unwrap();
-        self.scheduler.enqueue(tenant, contract::Kind::Read, bytes, slot).unwrap();
+        self.scheduler.enqueue(tenant, contract::IoKind::Read, bytes, slot).unwrap();
     }
 
     /// Runs a round at `us` microseconds. Returns the number of requests that it submits.
@@ -359,7 +359,7 @@ fn a_debt_that_came_along_refuses_nobody_for_good() {
     new.ask(strict, 4096);
     assert_eq!(new.round(3_000), 0);
     let slot = new.slots.insert(()).unwrap();
-    assert!(new.scheduler.enqueue(strict, contract::Kind::Read, 4096, slot).is_err());
+    assert!(new.scheduler.enqueue(strict, contract::IoKind::Read, 4096, slot).is_err());
     new.slots.remove(slot);
     let served: usize = (4..400).map(|ms| new.round(ms * 1_000)).sum();
     assert_eq!(served, 1);
@@ -437,7 +437,7 @@ fn what_no_scheduler_could_come_to_is_not_inherited() {
 #[test]
 fn a_tenant_beyond_its_cap_stays_there_in_another_process() {
     let (mut old, _, shares) = Process::new();
-    let capped = Portion { weight: 1, cap: Some(100_000) };
+    let capped = FairShare { weight: 1, cap: Some(100_000) };
     old.registry.set_portion(shares, capped, Instant::ZERO).unwrap();
     old.round(1_000);
     old.ask(shares, 1 << 20);

@@ -8,8 +8,8 @@
 //! visited. See docs/explanation/scheduler.md, "Tenants without demand".
 
 use super::TokenScheduler;
-use crate::ledger::Ask;
-use crate::round::Submitted;
+use crate::ledger::ImmediateDemand;
+use crate::round::SubmittedCounts;
 use crate::tenant::Class;
 use crate::units::nano;
 
@@ -18,7 +18,7 @@ impl TokenScheduler {
     pub(super) fn take_newcomers(&mut self) {
         // What the bucket may owe when several workers look at once is made up for like any debt.
         let spare = self.ledger.shared().bucket.held();
-        let (mut served, mut short) = (Submitted::default(), 0);
+        let (mut served, mut short) = (SubmittedCounts::default(), 0);
         for nth in 0..self.queues.newcomers() {
             let tenant = self.queues.newcomer(nth);
             match self.express(tenant, spare - nano(served.units)) {
@@ -40,7 +40,7 @@ impl TokenScheduler {
     /// Serves all requests of a newcomer the short way, if its rate allows them, and returns their
     /// cost; `None` if the newcomer is to be held. The bucket has `spare` nano-units left.
     #[inline(always)]
-    fn express(&mut self, tenant: u32, spare: i64) -> Option<Submitted> {
+    fn express(&mut self, tenant: u32, spare: i64) -> Option<SubmittedCounts> {
         let (ledger, round) = (&self.ledger, &self.round);
         self.queues.serve_short(tenant, |count, sum| {
             // In the ring, large requests of best effort wait for each other.
@@ -48,7 +48,7 @@ impl TokenScheduler {
                 return None;
             }
             let requests = round.sum_of(sum);
-            let ask = Ask { requests, is_single: count == 1 };
+            let ask = ImmediateDemand { requests, is_single: count == 1 };
             ledger.spend_short(tenant, ask, spare, round).then_some(requests)
         })
     }

@@ -1,6 +1,6 @@
 //! Tests of large requests of best effort: which of them are at the device at the same time.
 
-use contract::{Feedback, Instant, Kind, Scheduler, Slo, Slot, TenantId};
+use contract::{Feedback, Instant, IoKind, Scheduler, Slo, Slot, TenantId};
 
 use super::TokenScheduler;
 use crate::{DeviceModel, QueueLimits, Registry};
@@ -40,7 +40,7 @@ impl Device<'_> {
     fn read(&mut self, tenant: TenantId, bytes: usize) {
         let slot = Slot::from_bits(self.slots);
         self.slots += 1;
-        self.scheduler.enqueue(tenant, Kind::Read, bytes, slot).unwrap();
+        self.scheduler.enqueue(tenant, IoKind::Read, bytes, slot).unwrap();
         self.asked.push((slot, tenant, bytes));
     }
 
@@ -53,7 +53,7 @@ impl Device<'_> {
                 let request = *self.asked.iter().find(|(asked, ..)| *asked == slot).unwrap();
                 let (_, tenant, bytes) = request;
                 if bytes > contract::LARGE_REQUEST_BYTES && self.scheduler.yields(tenant) {
-                    self.scheduler.began_large(Kind::Read, bytes);
+                    self.scheduler.began_large(IoKind::Read, bytes);
                 }
                 self.at.push(request);
             }
@@ -67,7 +67,7 @@ impl Device<'_> {
     fn end_first(&mut self) -> TenantId {
         let (_, tenant, bytes) = self.at.remove(0);
         if bytes > contract::LARGE_REQUEST_BYTES && self.scheduler.yields(tenant) {
-            self.scheduler.ended_large(Kind::Read, bytes);
+            self.scheduler.ended_large(IoKind::Read, bytes);
         }
         tenant
     }

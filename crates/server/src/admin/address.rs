@@ -18,34 +18,34 @@ const SYSTEM_DIRECTORY: &str = "/run/nearflash";
 /// The configured addresses of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) enum Wanted {
+pub(crate) enum AdminAddresses {
     /// No admin API.
     Nowhere,
     /// An admin API at these addresses.
     At(Vec<AdminAddress>),
 }
 
-impl FromStr for Wanted {
+impl FromStr for AdminAddresses {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "none" => Ok(Wanted::Nowhere),
+            "none" => Ok(AdminAddresses::Nowhere),
             _ => {
                 // A path may have commas of its own.
                 let text = text.replace(",https://", "\0https://");
                 let each = text.split('\0').map(str::parse).collect::<Result<Vec<_>, _>>();
-                each.map(Wanted::At).map_err(|e: AddressError| format!("{e}, or none"))
+                each.map(AdminAddresses::At).map_err(|e: AddressError| format!("{e}, or none"))
             }
         }
     }
 }
 
-impl From<Wanted> for String {
-    fn from(wanted: Wanted) -> String {
+impl From<AdminAddresses> for String {
+    fn from(wanted: AdminAddresses) -> String {
         match wanted {
-            Wanted::Nowhere => "none".to_owned(),
-            Wanted::At(each) => {
+            AdminAddresses::Nowhere => "none".to_owned(),
+            AdminAddresses::At(each) => {
                 let each: Vec<String> = each.iter().map(AdminAddress::to_string).collect();
                 each.join(",")
             }
@@ -53,7 +53,7 @@ impl From<Wanted> for String {
     }
 }
 
-impl TryFrom<String> for Wanted {
+impl TryFrom<String> for AdminAddresses {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -93,10 +93,11 @@ pub(super) fn default_socket() -> Option<PathBuf> {
     own_directory().map(|directory| directory.join(SOCKET))
 }
 
-/// Returns the default address of the admin API: a Unix socket, or [`Wanted::Nowhere`] if there is
-/// no directory for it.
-pub(crate) fn default_place() -> Wanted {
-    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
+/// Returns the default address of the admin API: a Unix socket, or [`AdminAddresses::Nowhere`] if
+/// there is no directory for it.
+pub(crate) fn default_place() -> AdminAddresses {
+    default_socket()
+        .map_or(AdminAddresses::Nowhere, |path| AdminAddresses::At(vec![AdminAddress::Unix(path)]))
 }
 
 /// Returns the address where commands look for a server by default: the admin socket of the user's
@@ -112,15 +113,15 @@ mod tests {
 
     #[test]
     fn none_is_a_place_as_well() {
-        assert_eq!("none".parse(), Ok(Wanted::Nowhere));
-        let at: Wanted = "/run/x.sock".parse().unwrap();
-        assert_eq!(at, Wanted::At(vec![AdminAddress::Unix("/run/x.sock".into())]));
-        let both: Wanted = "/run/a,b.sock,https://10.0.0.1:7443".parse().unwrap();
+        assert_eq!("none".parse(), Ok(AdminAddresses::Nowhere));
+        let at: AdminAddresses = "/run/x.sock".parse().unwrap();
+        assert_eq!(at, AdminAddresses::At(vec![AdminAddress::Unix("/run/x.sock".into())]));
+        let both: AdminAddresses = "/run/a,b.sock,https://10.0.0.1:7443".parse().unwrap();
         let tls = AdminAddress::Tls { host: "10.0.0.1".to_owned(), port: 7443 };
         let unix = AdminAddress::Unix("/run/a,b.sock".into());
-        assert_eq!(both, Wanted::At(vec![unix, tls]));
+        assert_eq!(both, AdminAddresses::At(vec![unix, tls]));
         assert_eq!(String::from(both), "/run/a,b.sock,https://10.0.0.1:7443");
-        let error = "http://0.0.0.0:80".parse::<Wanted>().unwrap_err();
+        let error = "http://0.0.0.0:80".parse::<AdminAddresses>().unwrap_err();
         assert!(error.contains("loopback") && error.ends_with("or none"), "{error}");
     }
 }

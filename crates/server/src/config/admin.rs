@@ -8,13 +8,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::admin::Wanted;
+use crate::admin::AdminAddresses;
 
 /// The admin API as configured: its addresses, its audit log, and its files for `https://`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct AdminConfig {
     /// The addresses; `None` for the default Unix socket.
-    pub(crate) listen: Option<Wanted>,
+    pub(crate) listen: Option<AdminAddresses>,
     /// The file of the audit log; `None` for no audit log.
     pub(crate) audit: Option<PathBuf>,
     /// The file of the certificate chain for `https://`, in PEM.
@@ -43,7 +43,7 @@ pub(crate) struct Table {
     /// Address: the path of a Unix socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or
     /// `none`. By default a Unix socket of the server's user.
     #[schemars(with = "Option<String>")]
-    listen: Option<Wanted>,
+    listen: Option<AdminAddresses>,
     /// File of the audit log. By default there is none.
     audit: Option<PathBuf>,
     /// File of the certificate chain, in PEM; required for `https://`.

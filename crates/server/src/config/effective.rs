@@ -4,7 +4,7 @@ use serde::Serialize;
 use spec::{AccessRule, Device, Listener, Secret};
 
 use super::Config;
-use crate::crew_size::CrewSize;
+use crate::crew_size::WorkerCountRange;
 use crate::listen::DEFAULT_URL;
 
 /// The text that replaces a secret.
@@ -30,7 +30,7 @@ impl Effective {
     pub fn of(config: &Config) -> Result<Effective, String> {
         let mut all = config.clone();
         let count = config.pinned().map_or(1, Vec::len);
-        all.workers.get_or_insert(CrewSize::fixed(count)?);
+        all.workers.get_or_insert(WorkerCountRange::fixed(count)?);
         all.cpus.get_or_insert_default();
         all.admin.listen.get_or_insert_with(crate::admin::default_place);
         all.device = all.all_devices();

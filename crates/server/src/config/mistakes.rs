@@ -8,7 +8,7 @@
 use std::fmt::{self, Display};
 use std::path::Path;
 
-use spec::Place;
+use spec::ConfigLocation;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,7 +17,7 @@ const TOLD_MAX: usize = 20;
 
 /// Returns the line of a place, from 1, in a file of this text, which `root` is parsed from; `None`
 /// if the file has no such place.
-fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
+fn line(place: ConfigLocation, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
     let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
     let value = |table: &str| root?.get(table).map(Spanned::get_ref);
     // `[limits]` has the key's line where the file has the key; an entry's first line is its head.
@@ -25,13 +25,13 @@ fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
         table.get_key_value(key).map(|(key, _)| line_at(key.span().start))
     };
     match place {
-        Place::Line(line) => Some(line),
-        Place::Key(key) => of_key(root?, key),
-        Place::In(table, key) => match value(table)? {
+        ConfigLocation::Line(line) => Some(line),
+        ConfigLocation::Key(key) => of_key(root?, key),
+        ConfigLocation::In(table, key) => match value(table)? {
             DeValue::Table(fields) => of_key(fields, key).or_else(|| of_key(root?, table)),
             _ => of_key(root?, table),
         },
-        Place::Entry(table, n, key) => {
+        ConfigLocation::Entry(table, n, key) => {
             let DeValue::Array(entries) = value(table)? else { return None };
             let entry = entries.get(n)?;
             let found = match (entry.get_ref(), key) {
@@ -46,7 +46,7 @@ fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
 /// A mistake in a configuration, and its place; `None` if the mistake has no place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mistake {
-    place: Option<Place>,
+    place: Option<ConfigLocation>,
     /// The message: the mistake, and the expected form.
     what: String,
 }
@@ -58,12 +58,19 @@ pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
     /// Returns a list of one mistake.
-    pub(crate) fn at(place: impl Into<Option<Place>>, what: impl Into<String>) -> Mistakes {
+    pub(crate) fn at(
+        place: impl Into<Option<ConfigLocation>>,
+        what: impl Into<String>,
+    ) -> Mistakes {
         Mistakes(vec![Mistake { place: place.into(), what: what.into() }])
     }
 
     /// Adds a mistake.
-    pub(crate) fn add(&mut self, place: impl Into<Option<Place>>, what: impl Into<String>) {
+    pub(crate) fn add(
+        &mut self,
+        place: impl Into<Option<ConfigLocation>>,
+        what: impl Into<String>,
+    ) {
         self.0.push(Mistake { place: place.into(), what: what.into() });
     }
 
@@ -71,7 +78,7 @@ impl Mistakes {
     /// returns `None`.
     pub(crate) fn take<T>(
         &mut self,
-        place: impl Into<Option<Place>>,
+        place: impl Into<Option<ConfigLocation>>,
         made: Result<T, String>,
     ) -> Option<T> {
         made.map_err(|what| self.add(place, what)).ok()
@@ -166,17 +173,17 @@ mod tests {
     fn places_lead_to_their_lines() {
         let parsed = DeTable::parse(TEXT).unwrap();
         for (place, line) in [
-            (Place::Key("workers"), Some(1)),
-            (Place::Key("cpus"), None),
-            (Place::Entry("namespace", 1, Some("device")), Some(9)),
-            (Place::Entry("namespace", 1, Some("size")), Some(8)),
-            (Place::Entry("namespace", 0, None), Some(6)),
-            (Place::Entry("namespace", 2, None), None),
-            (Place::Entry("tenant", 0, None), None),
-            (Place::In("limits", "tenants"), Some(11)),
-            (Place::In("limits", "carried"), Some(10)),
-            (Place::In("admin", "listen"), None),
-            (Place::Line(7), Some(7)),
+            (ConfigLocation::Key("workers"), Some(1)),
+            (ConfigLocation::Key("cpus"), None),
+            (ConfigLocation::Entry("namespace", 1, Some("device")), Some(9)),
+            (ConfigLocation::Entry("namespace", 1, Some("size")), Some(8)),
+            (ConfigLocation::Entry("namespace", 0, None), Some(6)),
+            (ConfigLocation::Entry("namespace", 2, None), None),
+            (ConfigLocation::Entry("tenant", 0, None), None),
+            (ConfigLocation::In("limits", "tenants"), Some(11)),
+            (ConfigLocation::In("limits", "carried"), Some(10)),
+            (ConfigLocation::In("admin", "listen"), None),
+            (ConfigLocation::Line(7), Some(7)),
         ] {
             assert_eq!(super::line(place, TEXT, Some(parsed.get_ref())), line, "{place:?}");
         }
@@ -186,12 +193,12 @@ mod tests {
     fn mistakes_are_told_by_line_and_not_without_end() {
         let mut mistakes = Mistakes::default();
         mistakes.add(None, "nowhere");
-        mistakes.add(Place::In("limits", "tenants"), "none");
-        mistakes.add(Place::Key("workers"), "few");
+        mistakes.add(ConfigLocation::In("limits", "tenants"), "none");
+        mistakes.add(ConfigLocation::Key("workers"), "few");
         let file = Some((Path::new("a.toml"), TEXT));
         assert_eq!(mistakes.told(file), "a.toml:1: few\na.toml:11: none\nnowhere");
         assert_eq!(mistakes.to_string(), "nowhere; none; few");
-        (0..30).for_each(|_| mistakes.add(Place::Line(3), "three"));
+        (0..30).for_each(|_| mistakes.add(ConfigLocation::Line(3), "three"));
         let told = mistakes.told(file);
         assert_eq!((told.lines().count(), told.lines().last()), (21, Some("and 13 more")));
         assert!(mistakes.to_string().ends_with("; and 13 more"));

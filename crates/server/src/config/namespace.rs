@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use contract::{BLOCK_BYTES, NamespaceId};
-use dataplane::Files;
+use dataplane::DeviceFiles;
 use spec::{Device, Mistake};
 use worker::{Namespace, Namespaces};
 
@@ -11,7 +11,7 @@ use super::{Config, Mistakes};
 
 /// The room that a device has for namespaces.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct DeviceCapacity {
     /// The index of the device in the server's table of devices.
     pub(crate) place: usize,
     /// The size of the device in blocks.
@@ -19,20 +19,20 @@ pub(crate) struct Room {
     /// `true` if the device grows when a namespace needs that.
     pub(crate) grows: bool,
     /// The files on the device.
-    pub(crate) files: Files,
+    pub(crate) files: DeviceFiles,
 }
 
-impl Room {
+impl DeviceCapacity {
     /// Returns the room of the first device, which has so many blocks and does not grow. Its files
     /// are not seen yet.
-    pub(crate) fn of_blocks(blocks: u64) -> Room {
-        Room { place: 0, blocks, grows: false, files: Files::Unseen }
+    pub(crate) fn of_blocks(blocks: u64) -> DeviceCapacity {
+        DeviceCapacity { place: 0, blocks, grows: false, files: DeviceFiles::Unseen }
     }
 }
 
 /// A namespace of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
+pub(crate) struct ServerNamespace {
     pub(crate) number: NamespaceId,
     pub(crate) name: String,
     pub(crate) uuid: Option<[u8; 16]>,
@@ -41,7 +41,7 @@ pub(crate) struct Space {
     pub(crate) place: Namespace,
 }
 
-impl Space {
+impl ServerNamespace {
     /// Returns the device's block after the namespace's last block.
     pub(crate) fn end(&self) -> u64 {
         self.place.first + self.place.blocks
@@ -67,7 +67,7 @@ impl Space {
     }
 
     /// Returns `true` if both namespaces have a block in common.
-    pub(crate) fn meets(&self, other: &Space) -> bool {
+    pub(crate) fn meets(&self, other: &ServerNamespace) -> bool {
         self.place.device == other.place.device
             && self.place.first < other.end()
             && other.place.first < self.end()
@@ -75,7 +75,7 @@ impl Space {
 }
 
 /// Returns the table in which workers look up the namespaces of requests.
-pub(crate) fn table(spaces: &[Space]) -> Namespaces {
+pub(crate) fn table(spaces: &[ServerNamespace]) -> Namespaces {
     spaces.iter().map(|space| (space.number, space.name.as_str().into(), space.place)).collect()
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn table(spaces: &[Space]) -> Namespaces {
 /// Fails if the subsystem lists a namespace that does not exist.
 pub(crate) fn exports(
     subsystem: &spec::Subsystem,
-    spaces: &[Space],
+    spaces: &[ServerNamespace],
 ) -> Result<Vec<(u32, u16)>, String> {
     let named = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
     subsystem.exports(&named.collect::<Vec<_>>())
@@ -120,15 +120,22 @@ impl Config {
     ///
     /// # Errors
     /// Fails with all mistakes of the namespaces.
-    pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, Mistakes> {
+    pub(crate) fn spaces(
+        &self,
+        rooms: &[DeviceCapacity],
+    ) -> Result<Vec<ServerNamespace>, Mistakes> {
         Mistakes::collect(|mistakes| self.spaces_or(rooms, mistakes))
     }
 
-    /// Returns the namespaces, sorted by number. Invalid settings add to `mistakes`; a namespace whose
-    /// range is invalid gets a stand-in range.
-    pub(crate) fn spaces_or(&self, rooms: &[Room], mistakes: &mut Mistakes) -> Vec<Space> {
+    /// Returns the namespaces, sorted by number. Invalid settings add to `mistakes`; a namespace
+    /// whose range is invalid gets a stand-in range.
+    pub(crate) fn spaces_or(
+        &self,
+        rooms: &[DeviceCapacity],
+        mistakes: &mut Mistakes,
+    ) -> Vec<ServerNamespace> {
         let names = self.device_names();
-        let mut spaces: Vec<Space> = Vec::new();
+        let mut spaces: Vec<ServerNamespace> = Vec::new();
         let (mut numbers, mut named) = (HashMap::new(), HashMap::new());
         let exported: Vec<bool> = names.iter().map(|name| self.exports_files_of(name)).collect();
         for (config, position) in self.numbered_namespaces().iter().zip(1..) {
@@ -165,7 +172,7 @@ impl Config {
             numbers.insert(number, spaces.len());
             named.entry(name.clone()).or_insert(number);
             let file = config.file.clone();
-            spaces.push(Space { number: NamespaceId(number), name, uuid, file, place });
+            spaces.push(ServerNamespace { number: NamespaceId(number), name, uuid, file, place });
         }
         spaces.sort_by_key(|space| space.number);
         spaces
@@ -183,7 +190,7 @@ impl Config {
 fn check_beside_files(
     config: &spec::Namespace,
     names: &[String],
-    rooms: &[Room],
+    rooms: &[DeviceCapacity],
     exported: &[bool],
 ) -> Result<(), Mistake> {
     if config.file.is_some() || config.read_only {
@@ -210,21 +217,25 @@ fn check_beside_files(
 
 /// Returns the range of blocks that a namespace takes of its device. `names` and `rooms` are the
 /// devices. An error names the key that is invalid.
-fn range(config: &spec::Namespace, names: &[String], rooms: &[Room]) -> Result<Namespace, Mistake> {
+fn range(
+    config: &spec::Namespace,
+    names: &[String],
+    rooms: &[DeviceCapacity],
+) -> Result<Namespace, Mistake> {
     let device = names.iter().position(|name| *name == config.device).ok_or_else(|| {
         let known = names.join(", ");
         ("device", format!("there is no device {:?}; there are: {known}", config.device))
     })?;
     let read_only = config.read_only;
     if let Some(file) = &config.file {
-        let Room { place: device, blocks: all, files, .. } = &rooms[device];
+        let DeviceCapacity { place: device, blocks: all, files, .. } = &rooms[device];
         let found = files.blocks(file).map_err(|error| ("file", format!("file {file:?}: {error}")));
         // Before the device is open, no size is known.
         let (first, blocks) = found?.unwrap_or((0, *all));
         return Ok(Namespace { device: *device, first, blocks, read_only });
     }
     let first = config.first_block()?;
-    let &Room { place: device, blocks, grows, .. } = &rooms[device];
+    let &DeviceCapacity { place: device, blocks, grows, .. } = &rooms[device];
     let rest = blocks.saturating_sub(first);
     let size = config.blocks()?.unwrap_or(rest);
     if size == 0 || size > rest && !grows {
@@ -245,9 +256,11 @@ mod tests {
 
     const BLOCKS: u64 = 131_072;
 
-    fn spaces(text: &str) -> Result<Vec<Space>, Mistakes> {
+    fn spaces(text: &str) -> Result<Vec<ServerNamespace>, Mistakes> {
         let device = "[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n";
-        Config::parse(&format!("{device}{text}")).unwrap().spaces(&[Room::of_blocks(BLOCKS)])
+        Config::parse(&format!("{device}{text}"))
+            .unwrap()
+            .spaces(&[DeviceCapacity::of_blocks(BLOCKS)])
     }
 
     #[test]
@@ -291,35 +304,35 @@ mod tests {
         assert_eq!(found[0].file.as_deref(), Some("/disk"));
         let again = found[0].spec("d");
         assert_eq!((again.file.as_deref(), again.size, &*again.offset), (Some("/disk"), None, "0"));
-        let why = Files::Absent("no files are here".to_owned());
+        let why = DeviceFiles::Absent("no files are here".to_owned());
         let config = format!("[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n{file}");
         let refused = Config::parse(&config)
             .unwrap()
-            .spaces(&[Room { files: why, ..Room::of_blocks(BLOCKS) }]);
+            .spaces(&[DeviceCapacity { files: why, ..DeviceCapacity::of_blocks(BLOCKS) }]);
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("\"/disk\": no files are here"), "{said}");
     }
 
-    /// The last `file` taken out of a configuration leaves a namespace of the whole device, or one that
-    /// names a range, in the place of the file.
+    /// The last `file` taken out of a configuration leaves a namespace of the whole device, or one
+    /// that names a range, in the place of the file.
     #[test]
     fn a_file_system_is_not_served_for_writing_unless_that_is_said() {
-        let said = |files: Files, more: &str| {
+        let said = |files: DeviceFiles, more: &str| {
             let config = format!("[[device]]\nname = \"d\"\nspec = \"ftl:file:./d\"\n{more}");
-            let room = Room { files, ..Room::of_blocks(BLOCKS) };
+            let room = DeviceCapacity { files, ..DeviceCapacity::of_blocks(BLOCKS) };
             let found = Config::parse(&config).unwrap().spaces(&[room]);
             found.map(|spaces| spaces.len()).map_err(|mistakes| mistakes.to_string())
         };
         let range = "[[namespace]]\ndevice = \"d\"\nsize = \"1MiB\"\n";
         for more in ["", range] {
-            let refused = said(Files::Unread("not read".to_owned()), more).unwrap_err();
+            let refused = said(DeviceFiles::Unread("not read".to_owned()), more).unwrap_err();
             assert!(refused.contains("device \"d\" has a file system"), "{refused}");
             assert!(refused.contains("ftl.files=ignore"), "{refused}");
-            assert_eq!(said(Files::Absent("none".to_owned()), more), Ok(1));
-            assert_eq!(said(Files::Unseen, more), Ok(1));
+            assert_eq!(said(DeviceFiles::Absent("none".to_owned()), more), Ok(1));
+            assert_eq!(said(DeviceFiles::Unseen, more), Ok(1));
         }
         let read_only = format!("{range}read_only = true\n");
-        assert_eq!(said(Files::Unread("not read".to_owned()), &read_only), Ok(1));
+        assert_eq!(said(DeviceFiles::Unread("not read".to_owned()), &read_only), Ok(1));
     }
 
     #[test]
@@ -327,9 +340,12 @@ mod tests {
         let uuid = Some(*b"0123456789abcdef");
         let place = Namespace { device: 0, first: 8, blocks: 24, read_only: true };
         let (number, name) = (NamespaceId(3), "x".to_owned());
-        let one = Space { number, name, uuid, file: None, place };
+        let one = ServerNamespace { number, name, uuid, file: None, place };
         let config = one.spec("d");
-        assert_eq!(range(&config, &["d".to_owned()], &[Room::of_blocks(BLOCKS)]), Ok(one.place));
+        assert_eq!(
+            range(&config, &["d".to_owned()], &[DeviceCapacity::of_blocks(BLOCKS)]),
+            Ok(one.place)
+        );
         assert_eq!(config.uuid_bytes(), Ok(one.uuid));
     }
 }

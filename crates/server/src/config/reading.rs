@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use spec::{Nth, Place};
+use spec::{ConfigLocation, TablePosition};
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 use zeroize::Zeroizing;
 
@@ -19,7 +19,7 @@ const FOUND_MAX: usize = 100;
 
 /// A step on the path to a value in a TOML document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     /// The element of a list that begins at this byte of the text.
     Begins(usize),
@@ -43,16 +43,16 @@ impl Config {
     /// # Errors
     /// Fails with all mistakes of form.
     pub fn parse(text: &str) -> Result<Config, Mistakes> {
-        let at = |error: &Error, way: &[Step]| {
+        let at = |error: &Error, way: &[PathStep]| {
             let what = mistake::explain(text, error, &names(way));
-            (Some(Place::Line(line_of(text, error))), what)
+            (Some(ConfigLocation::Line(line_of(text, error))), what)
         };
         let mut root = DeTable::parse(text).map_err(|error| {
             let (place, what) = at(&error, &[]);
             Mistakes::at(place, what)
         })?;
         let mut mistakes = Mistakes::default();
-        let mut taken_out: Vec<Vec<Step>> = Vec::new();
+        let mut taken_out: Vec<Vec<PathStep>> = Vec::new();
         for _ in 0..FOUND_MAX {
             let error = match Config::deserialize(Deserializer::from(root.clone())) {
                 Ok(config) if mistakes.is_empty() => return Ok(config.numbered()),
@@ -64,7 +64,7 @@ impl Config {
             // It is missing because it was wrong.
             let follows = missing(&error).is_some_and(|key| {
                 let mut whole = way.clone();
-                whole.push(Step::Key(key.to_owned()));
+                whole.push(PathStep::Key(key.to_owned()));
                 taken_out.contains(&whole)
             });
             if !follows {
@@ -85,7 +85,7 @@ impl Config {
     fn numbered(mut self) -> Config {
         macro_rules! number {
             ($($table:ident),*) => {
-                $(self.$table.iter_mut().enumerate().for_each(|(n, one)| one.nth = Nth(Some(n)));)*
+                $(self.$table.iter_mut().enumerate().for_each(|(n, one)| one.nth = TablePosition(Some(n)));)*
             };
         }
         number!(device, listen, namespace, access, tenant, subsystem, host);
@@ -104,10 +104,10 @@ fn missing(error: &Error) -> Option<&str> {
 }
 
 /// Returns the last table and the last key of a path, without positions in lists.
-fn names(way: &[Step]) -> (String, String) {
+fn names(way: &[PathStep]) -> (String, String) {
     let keys = way.iter().filter_map(|step| match step {
-        Step::Key(key) => Some(key.clone()),
-        Step::Begins(_) => None,
+        PathStep::Key(key) => Some(key.clone()),
+        PathStep::Begins(_) => None,
     });
     let mut keys = keys.rev();
     let key = keys.next().unwrap_or_default();
@@ -116,9 +116,9 @@ fn names(way: &[Step]) -> (String, String) {
 
 /// Returns the path to the value at this byte of the text; `None` if no value of the table is
 /// there.
-fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<Step>> {
+fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<PathStep>> {
     table.iter().find_map(|(key, value)| {
-        let step = || Step::Key(key.get_ref().to_string());
+        let step = || PathStep::Key(key.get_ref().to_string());
         if key.span().contains(&at) {
             return Some(vec![step()]);
         }
@@ -126,12 +126,12 @@ fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<Step>> {
     })
 }
 
-fn within(value: &DeValue<'_>, span: Range<usize>, at: usize) -> Option<Vec<Step>> {
+fn within(value: &DeValue<'_>, span: Range<usize>, at: usize) -> Option<Vec<PathStep>> {
     let inner = match value {
         DeValue::Table(table) => way_to(table, at),
         DeValue::Array(list) => list.iter().find_map(|one| {
             let way = within(one.get_ref(), one.span(), at)?;
-            Some([vec![Step::Begins(one.span().start)], way].concat())
+            Some([vec![PathStep::Begins(one.span().start)], way].concat())
         }),
         _ => None,
     };
@@ -139,8 +139,8 @@ fn within(value: &DeValue<'_>, span: Range<usize>, at: usize) -> Option<Vec<Step
 }
 
 /// Removes the value that a path leads to.
-fn take_out(table: &mut DeTable<'_>, way: &[Step]) {
-    let [Step::Key(key), rest @ ..] = way else { return };
+fn take_out(table: &mut DeTable<'_>, way: &[PathStep]) {
+    let [PathStep::Key(key), rest @ ..] = way else { return };
     if rest.is_empty() {
         table.remove(key.as_str());
         return;
@@ -150,16 +150,16 @@ fn take_out(table: &mut DeTable<'_>, way: &[Step]) {
     }
 }
 
-fn take_out_of(value: &mut DeValue<'_>, way: &[Step]) {
+fn take_out_of(value: &mut DeValue<'_>, way: &[PathStep]) {
     match (value, way) {
         (DeValue::Table(table), _) => take_out(table, way),
-        (DeValue::Array(list), [Step::Begins(start)]) => {
+        (DeValue::Array(list), [PathStep::Begins(start)]) => {
             let kept = list.iter().filter(|one| one.span().start != *start).cloned();
             let mut all = DeArray::new();
             kept.for_each(|one| all.push(one));
             *list = all;
         }
-        (DeValue::Array(list), [Step::Begins(start), rest @ ..]) => {
+        (DeValue::Array(list), [PathStep::Begins(start), rest @ ..]) => {
             if let Some(one) = list.iter_mut().find(|one| one.span().start == *start) {
                 take_out_of(one.get_mut(), rest);
             }

@@ -10,7 +10,7 @@ use control::admin::{
 };
 use control::{Admission, TenantChange};
 
-use super::Live;
+use super::LiveConfig;
 use super::disks::Devices;
 use super::drain::Drains;
 use super::import::Import;
@@ -22,18 +22,18 @@ use super::tenants::Tenants;
 
 /// The blocks of a removed namespace that are being given back. No other namespace may use the
 /// blocks until the value is dropped.
-struct Freeing<'a> {
-    live: &'a Live,
+struct FreedBlocksGuard<'a> {
+    live: &'a LiveConfig,
     place: worker::Namespace,
 }
 
-impl Drop for Freeing<'_> {
+impl Drop for FreedBlocksGuard<'_> {
     fn drop(&mut self) {
         self.live.lock().freeing.retain(|other| *other != self.place);
     }
 }
 
-impl Inventory for Live {
+impl Inventory for LiveConfig {
     fn keeps_changes(&self) -> bool {
         self.keeps_changes
     }
@@ -58,7 +58,7 @@ impl Inventory for Live {
         let namespaces = Namespaces(&self.reconciler);
         let Some(place) = namespaces.remove(&mut *self.begin()?, name, how)? else { return Ok(()) };
         // A disk may take minutes for it, and others change the configuration meanwhile.
-        let _freeing = Freeing { live: self, place };
+        let _freeing = FreedBlocksGuard { live: self, place };
         namespaces.give_back(name, &place).inspect_err(|problem| {
             tracing::warn!(namespace = name, %problem.message, "blocks were not given back");
         })

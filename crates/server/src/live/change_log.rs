@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Changes;
-use super::files::{self, BYTES_MAX, Directory, Written, digest};
+use super::files::{self, AppendFile, BYTES_MAX, Directory, digest};
 
 /// The beginning of a line of the log: its format and the format's version.
 const FORMAT: &str = "nearflash-change 1";
@@ -25,7 +25,7 @@ const BYTES_MIN: u64 = 256 << 10;
 
 /// A version of the state file, to which the lines of a log apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Over {
+pub(super) struct StateVersion {
     pub(super) generation: u64,
     /// The SHA-256 of everything after the file's first line.
     pub(super) sum: String,
@@ -34,7 +34,7 @@ pub(super) struct Over {
 /// The current state of a tenant.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-enum Now {
+enum TenantState {
     /// The tenant has these settings, whatever the configuration says.
     Is(spec::Tenant),
     /// The tenant was removed, although the configuration has it.
@@ -46,27 +46,27 @@ enum Now {
 /// The state of one tenant after a change.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Step {
+pub(super) struct TenantRecord {
     tenant: String,
-    now: Now,
+    now: TenantState,
 }
 
-impl Step {
+impl TenantRecord {
     /// Returns the state that a tenant has in `changes`.
-    pub(super) fn of(tenant: &str, changes: &Changes) -> Step {
+    pub(super) fn of(tenant: &str, changes: &Changes) -> TenantRecord {
         let now = match changes.tenants.get(tenant) {
-            Some(Some(config)) => Now::Is(config.clone()),
-            Some(None) => Now::Gone,
-            None => Now::AsConfigured,
+            Some(Some(config)) => TenantState::Is(config.clone()),
+            Some(None) => TenantState::Gone,
+            None => TenantState::AsConfigured,
         };
-        Step { tenant: tenant.to_owned(), now }
+        TenantRecord { tenant: tenant.to_owned(), now }
     }
 
     fn apply(self, changes: &mut Changes) {
         match self.now {
-            Now::Is(config) => changes.tenants.insert(self.tenant, Some(config)),
-            Now::Gone => changes.tenants.insert(self.tenant, None),
-            Now::AsConfigured => changes.tenants.remove(&self.tenant),
+            TenantState::Is(config) => changes.tenants.insert(self.tenant, Some(config)),
+            TenantState::Gone => changes.tenants.insert(self.tenant, None),
+            TenantState::AsConfigured => changes.tenants.remove(&self.tenant),
         };
     }
 }
@@ -75,9 +75,9 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     path: PathBuf,
-    over: Over,
+    over: StateVersion,
     /// The log's file, open once there is a line.
-    file: Option<Written>,
+    file: Option<AppendFile>,
     /// The size of all lines in bytes. At `bytes_max`, the state file is to be written anew.
     bytes: u64,
     bytes_max: u64,
@@ -85,13 +85,13 @@ pub(super) struct ChangeLog {
 
 impl ChangeLog {
     /// Returns a log without lines, for a state file of this size.
-    pub(super) fn new(path: PathBuf, over: Over, state_bytes: u64) -> ChangeLog {
+    pub(super) fn new(path: PathBuf, over: StateVersion, state_bytes: u64) -> ChangeLog {
         ChangeLog { path, over, file: None, bytes: 0, bytes_max: state_bytes.max(BYTES_MIN) }
     }
 
     /// Continues the log's file after the lines that were found in it, which have `bytes` bytes.
     pub(super) fn go_on(&mut self, bytes: u64) -> io::Result<()> {
-        self.file = Some(Written::go_on(&self.path)?);
+        self.file = Some(AppendFile::go_on(&self.path)?);
         self.bytes = bytes;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl ChangeLog {
 
     /// Stores a change under this number. Once this has returned, a restart finds the change. After
     /// an error the log must not be used again, and a restart may find the change or not.
-    pub(super) fn append(&mut self, number: u64, steps: &[Step]) -> io::Result<()> {
+    pub(super) fn append(&mut self, number: u64, steps: &[TenantRecord]) -> io::Result<()> {
         let line = self.line(number, steps)?;
         if let Some(file) = &mut self.file {
             let kept = file.write_all(line.as_bytes()).and_then(|()| file.sync());
@@ -120,7 +120,7 @@ impl ChangeLog {
         Ok(())
     }
 
-    fn line(&self, number: u64, steps: &[Step]) -> io::Result<String> {
+    fn line(&self, number: u64, steps: &[TenantRecord]) -> io::Result<String> {
         let head = head(&self.over, number);
         let body = serde_json::to_string(steps)?;
         let sum = digest(format!("{head} {body}").as_bytes());
@@ -128,16 +128,16 @@ impl ChangeLog {
     }
 }
 
-fn head(over: &Over, number: u64) -> String {
+fn head(over: &StateVersion, number: u64) -> String {
     format!("{FORMAT} over {} {} number {number}", over.generation, over.sum)
 }
 
 /// Creates the log's file with its first line. An older file with lines for another version of the
 /// state file is removed.
-fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
+fn begin(path: &Path, line: &[u8]) -> io::Result<AppendFile> {
     files::remove_if_there(path)?;
     let directory = Directory::of(path)?;
-    let mut file = Written::create(path)?;
+    let mut file = AppendFile::create(path)?;
     let kept = file.write_all(line).and_then(|()| file.sync());
     let kept = kept.and_then(|()| directory.sync());
     if kept.is_err() {
@@ -148,8 +148,8 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
 
 /// The contents of a log, as far as they apply to the present state file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    steps: Vec<Step>,
+pub(super) struct LogContents {
+    steps: Vec<TenantRecord>,
     /// The number of whole lines for the present state file. `bytes` is their size.
     pub(super) lines: u64,
     pub(super) bytes: u64,
@@ -161,7 +161,7 @@ pub(super) struct Found {
     pub(super) is_broken: bool,
 }
 
-impl Found {
+impl LogContents {
     /// Applies the found changes of tenants to `changes`.
     pub(super) fn apply(self, changes: &mut Changes) {
         self.steps.into_iter().for_each(|step| step.apply(changes));
@@ -173,21 +173,21 @@ impl Found {
 /// # Errors
 /// Fails if the file cannot be read, if it is too large, or if a whole line of it needs another
 /// version of the program.
-pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
+pub(super) fn read(path: &Path, over: &StateVersion) -> Result<LogContents, String> {
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LogContents::default()),
         Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
         _ => {}
     }
     let bytes = fs::read(path).map_err(|error| format!("cannot read it: {error}"))?;
-    let mut found = Found::default();
+    let mut found = LogContents::default();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let next = over.generation + found.lines + 1;
         let Some((found_head, body)) = whole(line).filter(|(head, _)| is_over(head, over)) else {
             found.has_rest = true;
             continue;
         };
-        let steps: Option<Vec<Step>> = serde_json::from_str(body).ok();
+        let steps: Option<Vec<TenantRecord>> = serde_json::from_str(body).ok();
         let Some(steps) = steps.filter(|_| found_head.starts_with(FORMAT)) else {
             return Err(format!("change {next} is of another version, which understands it"));
         };
@@ -204,8 +204,8 @@ pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
 }
 
 /// Returns true if a line's head, in any format version, applies to this version of the state file.
-fn is_over(found: &str, over: &Over) -> bool {
-    let Over { generation, sum } = over;
+fn is_over(found: &str, over: &StateVersion) -> bool {
+    let StateVersion { generation, sum } = over;
     found.contains(&format!(" over {generation} {sum} number "))
 }
 
@@ -221,8 +221,8 @@ fn whole(line: &[u8]) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    fn over(generation: u64) -> Over {
-        Over { generation, sum: digest(&generation.to_le_bytes()) }
+    fn over(generation: u64) -> StateVersion {
+        StateVersion { generation, sum: digest(&generation.to_le_bytes()) }
     }
 
     fn changes(names: &[&str]) -> Changes {
@@ -238,13 +238,13 @@ mod tests {
         let mut log = ChangeLog::new(path.to_owned(), over(7), 0);
         let with = changes(&["a"]);
         let without = Changes { tenants: [("b".to_owned(), None)].into(), ..Changes::default() };
-        log.append(8, &[Step::of("a", &with)]).unwrap();
-        log.append(9, &[Step::of("b", &without)]).unwrap();
-        log.append(10, &[Step::of("a", &Changes::default())]).unwrap();
+        log.append(8, &[TenantRecord::of("a", &with)]).unwrap();
+        log.append(9, &[TenantRecord::of("b", &without)]).unwrap();
+        log.append(10, &[TenantRecord::of("a", &Changes::default())]).unwrap();
         fs::read(path).unwrap()
     }
 
-    fn found(path: &Path) -> (Changes, Found) {
+    fn found(path: &Path) -> (Changes, LogContents) {
         let mut changes = changes(&["c"]);
         read(path, &over(7)).unwrap().apply(&mut changes);
         (changes, read(path, &over(7)).unwrap())
@@ -303,13 +303,13 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("log");
         three(&path);
-        for other in [over(8), Over { sum: over(8).sum, ..over(7) }] {
+        for other in [over(8), StateVersion { sum: over(8).sum, ..over(7) }] {
             let found = read(&path, &other).unwrap();
             assert!(found.has_rest && !found.is_broken && found.lines == 0);
         }
         // The first change over another state file begins the log anew.
         let mut log = ChangeLog::new(path.clone(), over(8), 0);
-        log.append(9, &[Step::of("a", &changes(&["a"]))]).unwrap();
+        log.append(9, &[TenantRecord::of("a", &changes(&["a"]))]).unwrap();
         let found = read(&path, &over(8)).unwrap();
         assert_eq!((found.lines, found.has_rest), (1, false));
     }

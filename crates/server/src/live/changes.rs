@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use spec::{Ana, Changed, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
+use spec::{Ana, ChangedValues, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
 
 use super::kept_reservation::KeptReservation;
 use crate::config::{Config, KeptModel, KnownDevices};
@@ -38,15 +38,15 @@ impl ListenChange {
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) tenants: Changed<String, Tenant>,
+    pub(crate) tenants: ChangedValues<String, Tenant>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) namespaces: Changed<u16, Namespace>,
+    pub(crate) namespaces: ChangedValues<u16, Namespace>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) subsystems: Changed<String, Subsystem>,
+    pub(crate) subsystems: ChangedValues<String, Subsystem>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) hosts: Changed<String, Host>,
+    pub(crate) hosts: ChangedValues<String, Host>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) devices: Changed<String, Device>,
+    pub(crate) devices: ChangedValues<String, Device>,
     /// The changed listeners by number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) listeners: BTreeMap<u16, ListenChange>,
@@ -179,7 +179,7 @@ impl Changes {
 
     /// Returns the changed subsystems, without the ANA states of listeners that do not exist or do
     /// not speak NVMe.
-    fn subsystems_over(&self, listen: &[Listener]) -> Changed<String, Subsystem> {
+    fn subsystems_over(&self, listen: &[Listener]) -> ChangedValues<String, Subsystem> {
         let mut all = self.subsystems.clone();
         let each = all.values_mut().flatten();
         each.for_each(|subsystem| subsystem.ana.retain(|ana| leads_hosts(listen, ana)));

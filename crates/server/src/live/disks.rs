@@ -10,11 +10,11 @@ use std::sync::Arc;
 use contract::BLOCK_BYTES;
 use control::Refusal;
 use control::admin::{Code, OpenedDevice, Problem};
-use dataplane::{Disk, DiskOrder, ONE_WORKER, Places, Volume};
+use dataplane::{DeviceOrder, DeviceTable, ONE_WORKER, OpenDevice, Volume};
 use flash::{Source, Spec};
 use spec::diff;
 
-use super::Inner;
+use super::LiveState;
 use super::reconciler::Reconciler;
 use crate::config::Config;
 use crate::storage_epoch;
@@ -22,7 +22,7 @@ use crate::tenancy;
 
 /// Stores the identity of the disk that serves each device, if any has changed, so that the next
 /// start can compare.
-pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
+pub(super) fn keep_identities(places: &DeviceTable, inner: &mut LiveState) {
     let mut changes = inner.changes.clone();
     let names = inner.world.config.device_names();
     changes.disks.retain(|name, _| names.contains(name));
@@ -51,7 +51,7 @@ impl Devices<'_> {
     /// Opens a device, and stores it as a live change.
     pub(super) fn open(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         config: &spec::Device,
     ) -> Result<OpenedDevice, Problem> {
         if let Some(scratch) = &config.recalibrate_scratch {
@@ -94,7 +94,7 @@ impl Devices<'_> {
     }
 
     /// Closes a device without namespaces and tenants, and stores its removal.
-    pub(super) fn close(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
+    pub(super) fn close(&self, inner: &mut LiveState, name: &str) -> Result<(), Problem> {
         let disk = self.find_device(inner, name)?;
         let others: Vec<_> =
             inner.world.config.device_names().into_iter().filter(|one| one != name).collect();
@@ -137,14 +137,18 @@ impl Devices<'_> {
         Ok(())
     }
 
-    fn find_device(&self, inner: &Inner, name: &str) -> Result<Disk, Problem> {
+    fn find_device(&self, inner: &LiveState, name: &str) -> Result<OpenDevice, Problem> {
         let known = inner.world.config.device_names();
         let found = self.0.ground.places.find(name);
         found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, known))
     }
 
     /// Opens a device in this process and in all workers.
-    fn start_device(&self, inner: &Inner, config: &spec::Device) -> Result<Disk, Problem> {
+    fn start_device(
+        &self,
+        inner: &LiveState,
+        config: &spec::Device,
+    ) -> Result<OpenDevice, Problem> {
         self.0.gate()?;
         spec::check_name(&config.name).map_err(invalid)?;
         if inner.world.config.device_names().contains(&config.name) {
@@ -161,7 +165,8 @@ impl Devices<'_> {
         }
         let setup = tenancy::setup(config, &spec).map_err(invalid)?;
         let Some(place) = self.0.ground.places.vacant() else {
-            let message = format!("there are {} devices, which is as many as can be", Places::MAX);
+            let message =
+                format!("there are {} devices, which is as many as can be", DeviceTable::MAX);
             return Err(Problem::new(Code::TableFull, message));
         };
         let not_opened = |why| Problem::new(Code::NotOpened, why);
@@ -173,7 +178,7 @@ impl Devices<'_> {
         }
         places.put(place, &config.name, volume.clone());
         storage_epoch::begin(&self.0.ground.shared.storage_epoch, &volume);
-        let disk = Disk { place, name: config.name.clone(), volume };
+        let disk = OpenDevice { place, name: config.name.clone(), volume };
         if let Err(problem) = self.order_device(place, Some(disk.volume.clone())) {
             self.stop_device(&disk);
             return Err(problem);
@@ -185,7 +190,7 @@ impl Devices<'_> {
     }
 
     /// Closes a device that was opened for a change that failed.
-    fn stop_device(&self, disk: &Disk) {
+    fn stop_device(&self, disk: &OpenDevice) {
         let left = self.leave_device(disk);
         if let Err(problem) = &left {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
@@ -196,7 +201,7 @@ impl Devices<'_> {
 
     /// Removes a device without namespaces and tenants from the registry, and orders all workers to
     /// close it. After an error, the device serves again.
-    fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
+    fn leave_device(&self, disk: &OpenDevice) -> Result<(), Problem> {
         if !self.0.wait_until(|| !self.0.has_older()) {
             let message = "the process before this one still has the device; try again";
             return Err(Problem::new(Code::Busy, message));
@@ -223,8 +228,8 @@ impl Devices<'_> {
     }
 
     /// Puts a device that was being closed back into service.
-    fn return_device(&self, disk: &Disk) {
-        let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
+    fn return_device(&self, disk: &OpenDevice) {
+        let order = DeviceOrder { place: disk.place, volume: Some(disk.volume.clone()) };
         let ordered = self.0.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
         if let Err(problem) = ordered.and_then(|()| self.await_device(disk.place)) {
             let (device, error) = (&disk.name, problem.message);
@@ -234,7 +239,7 @@ impl Devices<'_> {
         self.stays(disk);
     }
 
-    fn stays(&self, disk: &Disk) {
+    fn stays(&self, disk: &OpenDevice) {
         if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_left(&disk.name, false);
         }
@@ -242,7 +247,7 @@ impl Devices<'_> {
 
     /// Removes a closed device from the table of devices. `is_left` means that no worker has it
     /// open any more.
-    fn device_is_gone(&self, disk: &Disk, is_left: bool) {
+    fn device_is_gone(&self, disk: &OpenDevice, is_left: bool) {
         self.0.ground.places.remove(disk.place, is_left);
         if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_left(&disk.name, true);
@@ -253,7 +258,7 @@ impl Devices<'_> {
     /// and waits until they have.
     fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
         let gate = self.0.gate()?;
-        gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
+        gate.orders.disk(&DeviceOrder { place, volume }, &gate.wakers);
         self.await_device(place)
     }
 
@@ -273,9 +278,9 @@ impl Devices<'_> {
     /// A device cannot be opened; then no device is.
     pub(super) fn open_devices(
         &self,
-        inner: &Inner,
+        inner: &LiveState,
         base: &mut Config,
-    ) -> Result<(Vec<Disk>, Vec<String>), Problem> {
+    ) -> Result<(Vec<OpenDevice>, Vec<String>), Problem> {
         let (mut opened, mut later) = (Vec::new(), Vec::new());
         let before = inner.world.config.all_devices();
         let said = base.clone();
@@ -312,13 +317,17 @@ impl Devices<'_> {
     }
 
     /// Closes the devices that were opened for a configuration that was refused.
-    pub(super) fn close_again(&self, opened: &[Disk]) {
+    pub(super) fn close_again(&self, opened: &[OpenDevice]) {
         opened.iter().for_each(|disk| self.stop_device(disk));
     }
 
     /// Closes the devices that the new configuration, with the devices `wanted`, no longer has.
     /// Returns, for each device that cannot be closed yet, the reason.
-    pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[spec::Device]) -> Vec<String> {
+    pub(super) fn close_devices(
+        &self,
+        inner: &mut LiveState,
+        wanted: &[spec::Device],
+    ) -> Vec<String> {
         let mut later = Vec::new();
         let is_wanted = |name: &str| wanted.iter().any(|device| device.name == name);
         let all = inner.base.all_devices();

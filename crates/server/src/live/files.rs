@@ -20,7 +20,7 @@ pub(super) const BYTES_MAX: u64 = 1 << 30;
 
 /// A file that is open for appending. A file that is created here is for its owner alone.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct AppendFile {
     file: File,
     /// `true` if the file's permissions are durable, because the file existed before or has been
     /// synced.
@@ -29,13 +29,13 @@ pub(super) struct Written {
     id: power::FileId,
 }
 
-impl Written {
+impl AppendFile {
     /// Creates a new file.
-    pub(super) fn create(path: &Path) -> io::Result<Written> {
+    pub(super) fn create(path: &Path) -> io::Result<AppendFile> {
         #[cfg(test)]
         power::may()?;
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Written {
+        Ok(AppendFile {
             file,
             is_old: false,
             #[cfg(test)]
@@ -44,9 +44,9 @@ impl Written {
     }
 
     /// Opens an existing file for appending.
-    pub(super) fn go_on(path: &Path) -> io::Result<Written> {
+    pub(super) fn go_on(path: &Path) -> io::Result<AppendFile> {
         let file = OpenOptions::new().append(true).open(path)?;
-        Ok(Written {
+        Ok(AppendFile {
             file,
             is_old: true,
             #[cfg(test)]

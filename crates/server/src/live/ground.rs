@@ -4,18 +4,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::Tenants;
-use dataplane::Places;
+use dataplane::DeviceTable;
 use io::{Clock, TcpOptions};
 use proto::nvme::Fabric;
-use worker::Parts;
+use worker::SharedState;
 
 use crate::fabric::Wakers;
 
 /// The parts of a running server that never change.
-pub(crate) struct Ground {
-    pub(crate) places: Arc<Places>,
+pub(crate) struct FixedParts {
+    pub(crate) places: Arc<DeviceTable>,
     /// The tables that all workers share: of namespaces, access rules, listeners and fences.
-    pub(crate) shared: Arc<Parts>,
+    pub(crate) shared: Arc<SharedState>,
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
     pub(crate) wakers: Wakers,

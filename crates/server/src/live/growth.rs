@@ -8,15 +8,15 @@
 use std::sync::Arc;
 
 use control::admin::{Code, Problem};
-use dataplane::{Places, Volume};
+use dataplane::{DeviceTable, Volume};
 
-use super::world::World;
-use super::{Changes, Inner};
-use crate::config::{Config, Space};
+use super::world::ServerSnapshot;
+use super::{Changes, LiveState};
+use crate::config::{Config, ServerNamespace};
 
 /// The blocks of a device that a change needs: an unused range that reads as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
+pub(super) struct RequiredBlocks {
     pub(super) device: usize,
     pub(super) first: u64,
     pub(super) blocks: u64,
@@ -25,7 +25,7 @@ pub(super) struct Need {
 /// The namespace sizes and stored changes to restore if a change fails after it has enlarged
 /// devices.
 #[derive(Default)]
-pub(super) struct Growth {
+pub(super) struct GrowthRollback {
     /// The enlarged devices, with their former sizes in blocks.
     devices: Vec<(Arc<Volume>, u64)>,
     /// The previously stored changes, if sizes were fixed since.
@@ -38,11 +38,11 @@ pub(super) struct Growth {
 /// # Errors
 /// The sizes cannot be stored; then no device may grow.
 pub(super) fn write_sizes_down(
-    places: &Places,
-    inner: &mut Inner,
-    needs: &[Need],
-) -> Result<Growth, Problem> {
-    let (mut growth, mut changes) = (Growth::default(), inner.changes.clone());
+    places: &DeviceTable,
+    inner: &mut LiveState,
+    needs: &[RequiredBlocks],
+) -> Result<GrowthRollback, Problem> {
+    let (mut growth, mut changes) = (GrowthRollback::default(), inner.changes.clone());
     let config = inner.changes.made_to(&inner.base);
     for need in needs {
         let volume = places.get(need.device).expect("it was just found");
@@ -67,7 +67,7 @@ pub(super) fn write_sizes_down(
 
 /// Fails if a configuration enlarges a device on which a namespace without a configured size
 /// extends to the end.
-pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem> {
+pub(super) fn check_rests(places: &DeviceTable, world: &ServerSnapshot) -> Result<(), Problem> {
     for space in &world.spaces {
         let device = space.place.device;
         let volume = places.get(device).expect("it was just found");
@@ -91,22 +91,22 @@ pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem>
 /// Returns the namespaces without a configured size, which extend to the end of their device.
 fn with_the_rest<'a>(
     config: &'a Config,
-    spaces: &'a [Space],
+    spaces: &'a [ServerNamespace],
     device: usize,
-) -> impl Iterator<Item = &'a Space> {
+) -> impl Iterator<Item = &'a ServerNamespace> {
     let said =
         move |number: u16| config.namespace.iter().find(move |one| one.number == Some(number));
     let is_rest = |one: &spec::Namespace| one.size.is_none() && one.file.is_none();
-    let has_rest = move |space: &&Space| said(space.number.0).is_some_and(is_rest);
+    let has_rest = move |space: &&ServerNamespace| said(space.number.0).is_some_and(is_rest);
     spaces.iter().filter(move |space| space.place.device == device).filter(has_rest)
 }
 
-impl Growth {
+impl GrowthRollback {
     /// Enlarges a device that has fewer blocks than needed.
     ///
     /// # Errors
     /// The device cannot grow. Devices that have grown before are to be [taken
-    /// back](Growth::take_back).
+    /// back](GrowthRollback::take_back).
     pub(super) fn grow(&mut self, volume: Arc<Volume>, blocks: u64) -> Result<(), String> {
         let before = volume.blocks();
         volume.grow(blocks)?;
@@ -117,7 +117,7 @@ impl Growth {
     }
 
     /// Shrinks the devices to their former sizes, because the change failed.
-    pub(super) fn take_back(self, inner: &mut Inner) {
+    pub(super) fn take_back(self, inner: &mut LiveState) {
         if self.devices.is_empty() {
             return;
         }
@@ -126,7 +126,7 @@ impl Growth {
         }
     }
 
-    fn try_take_back(self, inner: &mut Inner) -> Result<(), String> {
+    fn try_take_back(self, inner: &mut LiveState) -> Result<(), String> {
         if inner.is_in_doubt() {
             // A restart may find the change that failed, and would need the room.
             let kept = inner.changes.clone();

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use control::admin::{Code, ImportState, Imported, Problem, ServerState};
 
 use super::Changes;
-use super::inner::{Inner, not_kept, places_of};
+use super::inner::{LiveState, not_kept, places_of};
 use super::reconciler::Reconciler;
 use super::reload::{self, Reload};
 use super::setup::Setup;
@@ -21,7 +21,7 @@ pub(super) struct Import<'a>(pub(super) &'a Reconciler);
 
 impl Import<'_> {
     /// Returns the document of the state, without keys and tokens.
-    pub(super) fn export(inner: &Inner) -> Result<ServerState, Problem> {
+    pub(super) fn export(inner: &LiveState) -> Result<ServerState, Problem> {
         let now = inner.changes.made_to(&inner.base);
         let document = Setup::of(&now).hidden().to_toml();
         Ok(ServerState { document: document.map_err(invalid)? })
@@ -29,7 +29,11 @@ impl Import<'_> {
 
     /// Brings the server to the state of a document, as far as possible. A dry run only returns
     /// what would change.
-    pub(super) fn take(&self, inner: &mut Inner, asked: &ImportState) -> Result<Imported, Problem> {
+    pub(super) fn take(
+        &self,
+        inner: &mut LiveState,
+        asked: &ImportState,
+    ) -> Result<Imported, Problem> {
         let setup = Setup::parse(&asked.document);
         let setup = setup.map_err(|mistakes| invalid(mistakes.told(None)))?;
         let (changes, mut left) = setup.changes(&inner.base, &inner.changes).map_err(invalid)?;
@@ -48,7 +52,7 @@ impl Import<'_> {
     /// the differences that were not applied.
     fn reload(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         now: Config,
         wanted: Config,
     ) -> Result<Vec<String>, Problem> {

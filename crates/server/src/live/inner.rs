@@ -1,27 +1,27 @@
 //! The configuration of a running server while it changes: everything that the lock of
-//! [`Live`](super::Live) protects.
+//! [`LiveConfig`](super::LiveConfig) protects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use contract::Removals;
+use contract::NamespaceRemovals;
 use control::UPGRADING;
 use control::admin::{Code, Problem};
 use worker::Namespace;
 
 use super::changes::Changes;
 use super::kept_reservation::KeptReservation;
-use super::open::Open;
+use super::open::OpenListener;
 use super::store::Store;
-use super::world::World;
-use crate::config::{Config, Space};
+use super::world::ServerSnapshot;
+use crate::config::{Config, ServerNamespace};
 use crate::listen::ListenAt;
 
 /// The message of a change that is refused because it concerns blocks that are being given back.
 const FREEING: &str = "the space of a removed namespace is still being given back; try again";
 
 /// A server's configuration with its live changes, and the state derived from them.
-pub(super) struct Inner {
+pub(super) struct LiveState {
     /// The configuration without live changes.
     pub(super) base: Config,
     /// The index of each tenant in the tenants of `base`, by name.
@@ -31,14 +31,14 @@ pub(super) struct Inner {
     pub(super) store: Option<Store>,
     /// The served state: the configuration with its changes, the namespaces and the configuration
     /// of the NVMe fabric.
-    pub(super) world: Arc<World>,
+    pub(super) world: Arc<ServerSnapshot>,
     /// The open listeners, sorted by number.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<OpenListener>,
     /// Closed listeners that may still have connections.
     pub(super) departed: Vec<ListenAt>,
     /// The removals of namespaces so far, by which workers refuse requests that mean a removed
     /// namespace.
-    pub(super) removals: Removals,
+    pub(super) removals: NamespaceRemovals,
     /// The places of removed namespaces whose space is being given back, without the lock.
     pub(super) freeing: Vec<Namespace>,
     /// `true` while another process takes over, and this one may not change the state file.
@@ -47,7 +47,7 @@ pub(super) struct Inner {
     pub(super) keeps_later: bool,
 }
 
-impl Inner {
+impl LiveState {
     /// Stores these live changes, and makes them the current changes of the server.
     pub(super) fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
         self.check_thawed()?;
@@ -119,8 +119,8 @@ impl Inner {
     ///
     /// # Errors
     /// A namespace has such blocks, which would become zeroes.
-    pub(super) fn check_not_freed(&self, after: &World) -> Result<(), Problem> {
-        let meets = |space: &Space| {
+    pub(super) fn check_not_freed(&self, after: &ServerSnapshot) -> Result<(), Problem> {
+        let meets = |space: &ServerNamespace| {
             self.freeing.iter().any(|place| {
                 place.device == space.place.device
                     && place.first < space.end()
@@ -137,9 +137,9 @@ impl Inner {
     /// namespaces and the NVMe fabric of the state stay as they are.
     pub(super) fn refresh_config(&mut self) {
         let config = self.changes.made_to(&self.base);
-        let World { spaces, nvme, .. } = &*self.world;
+        let ServerSnapshot { spaces, nvme, .. } = &*self.world;
         let (spaces, nvme) = (spaces.clone(), nvme.clone());
-        self.world = Arc::new(World { config, spaces, nvme });
+        self.world = Arc::new(ServerSnapshot { config, spaces, nvme });
     }
 
     /// Stores these NVMe reservations, with all other live changes unchanged.

@@ -1,6 +1,6 @@
 //! A reservation in the form of the state file.
 
-use proto::nvme::{HostId, Nqn, Registrant, Reserved};
+use proto::nvme::{HostId, Nqn, Registrant, StoredReservation};
 use serde::{Deserialize, Serialize};
 use wire::nvme::ReservationKind;
 
@@ -39,7 +39,7 @@ impl KeptRegistrant {
 }
 
 impl KeptReservation {
-    pub(super) fn of(reserved: &Reserved, uuid: [u8; 16]) -> KeptReservation {
+    pub(super) fn of(reserved: &StoredReservation, uuid: [u8; 16]) -> KeptReservation {
         let registrants = reserved.registrants.iter();
         let held = reserved.held.as_ref();
         KeptReservation {
@@ -52,7 +52,7 @@ impl KeptReservation {
         }
     }
 
-    pub(super) fn reserved(&self) -> Option<Reserved> {
+    pub(super) fn reserved(&self) -> Option<StoredReservation> {
         let registrants = self.registrants.iter();
         let held = match &self.held {
             None => None,
@@ -61,7 +61,7 @@ impl KeptReservation {
                 Some((ReservationKind(*kind), Some(holder.registrant()?)))
             }
         };
-        Some(Reserved {
+        Some(StoredReservation {
             subsystem: Nqn::new(&self.subsystem).ok()?,
             nsid: self.nsid,
             generation: self.generation,

@@ -6,7 +6,7 @@ use crate::listen::ListenAt;
 
 /// The changes that a reload makes to listeners.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ListenPlan {
     /// The listeners to open, which have no identifier yet.
     pub(super) new: Vec<ListenAt>,
     /// The listeners to close.
@@ -15,7 +15,7 @@ pub(super) struct Plan {
     pub(super) renumbered: Vec<(ListenerId, u16)>,
 }
 
-impl Plan {
+impl ListenPlan {
     /// Returns the changes from open listeners to wanted ones. A listener whose URL stays the same
     /// stays open, even if its number is another one now. `is_named` returns `true` for the number
     /// of a listener for which an operator has set an ANA state.
@@ -26,9 +26,9 @@ impl Plan {
         open: &[ListenAt],
         wanted: &[ListenAt],
         is_named: impl Fn(u16) -> bool,
-    ) -> Result<Plan, String> {
+    ) -> Result<ListenPlan, String> {
         let mut left: Vec<&ListenAt> = open.iter().collect();
-        let mut plan = Plan::default();
+        let mut plan = ListenPlan::default();
         let is_kept = |own: &ListenAt, at: &ListenAt| own.number == at.number && is_same(own, at);
         let others = wanted.iter().filter(|at| take(&mut left, |own| is_kept(own, at)).is_none());
         for at in others.collect::<Vec<_>>() {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn plan(open: &[u16], wanted: &[u16]) -> (Vec<u16>, Vec<u32>, Vec<(u32, u16)>) {
-        let plan = Plan::of(&at(open), &at(wanted), |_| false).unwrap();
+        let plan = ListenPlan::of(&at(open), &at(wanted), |_| false).unwrap();
         let new = plan.new.iter().map(|at| at.endpoint.internet().unwrap().port());
         let renumbered = plan.renumbered.iter().map(|(id, number)| (id.0, *number));
         (new.collect(), plan.gone.iter().map(|id| id.0).collect(), renumbered.collect())
@@ -125,9 +125,9 @@ mod tests {
     fn a_listener_that_leads_elsewhere_needs_its_address_free() {
         let mut wanted = at(&[1, 2]);
         wanted[1].tenant = Some("gold".to_owned());
-        let refused = Plan::of(&at(&[1, 2]), &wanted, |_| false).unwrap_err();
+        let refused = ListenPlan::of(&at(&[1, 2]), &wanted, |_| false).unwrap_err();
         assert!(refused.contains("listener 2 at 127.0.0.1:2 would lead elsewhere"), "{refused}");
-        let any = Plan::of(&at(&[1, 0]), &[at(&[1, 0])[0].clone()], |_| true);
+        let any = ListenPlan::of(&at(&[1, 0]), &[at(&[1, 0])[0].clone()], |_| true);
         assert_eq!(any.unwrap().gone, [ListenerId(1)], "nobody inherits its number");
     }
 
@@ -136,9 +136,9 @@ mod tests {
         for (open, wanted, named) in
             [(&[1, 2, 3][..], &[1, 3][..], 3), (&[1, 2, 3], &[1, 3], 2), (&[1], &[2], 1)]
         {
-            let refused = Plan::of(&at(open), &at(wanted), |number| number == named);
+            let refused = ListenPlan::of(&at(open), &at(wanted), |number| number == named);
             assert!(refused.unwrap_err().contains("give the listeners their `number`"));
-            assert!(Plan::of(&at(open), &at(wanted), |number| number == 7).is_ok());
+            assert!(ListenPlan::of(&at(open), &at(wanted), |number| number == 7).is_ok());
         }
     }
 }

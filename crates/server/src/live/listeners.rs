@@ -16,14 +16,14 @@ use control::admin::{
     self, AddListener, AnaState, Code, ListenerState, Problem, RemoveListener, SetAna,
 };
 use io::Listener;
-use worker::Lead;
+use worker::ListenerBinding;
 
 use super::changes::ListenChange;
-use super::listen_plan::Plan;
-use super::open::{Open, find};
+use super::listen_plan::ListenPlan;
+use super::open::{OpenListener, find};
 use super::reconciler::Reconciler;
-use super::world::World;
-use super::{Changes, Inner, subsystems};
+use super::world::ServerSnapshot;
+use super::{Changes, LiveState, subsystems};
 use crate::config::Config;
 use crate::host_keys::HostKeys;
 use crate::listen::{ListenAt, NUMBER_MAX};
@@ -37,16 +37,16 @@ const GROUP: u32 = 1;
 const OPEN_MAX: usize = 256;
 
 /// A bound listener that does not accept yet.
-struct Bound {
-    open: Open,
-    lead: Lead,
+struct BoundListener {
+    open: OpenListener,
+    lead: ListenerBinding,
     listener: Listener,
 }
 
 /// The planned changes of listeners, with the new listeners bound.
 #[derive(Default)]
-pub(super) struct Ready {
-    bound: Vec<Bound>,
+pub(super) struct PreparedListeners {
+    bound: Vec<BoundListener>,
     gone: Vec<ListenerId>,
     renumbered: Vec<(ListenerId, u16)>,
 }
@@ -59,7 +59,7 @@ impl Listeners<'_> {
     /// which it is bound.
     pub(super) fn open(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         wanted: &AddListener,
     ) -> Result<admin::ListenerStatus, Problem> {
         self.0.gate()?;
@@ -74,9 +74,10 @@ impl Listeners<'_> {
         at.number = self.vacant_number(inner, wanted.number)?;
         at.id = self.vacant_id(at.number, &[])?;
         let mut bound = self.bind(&inner.world.config, at)?;
-        // From now on it is asked for where it is: whoever was told the address finds it there again.
+        // From now on it is asked for where it is: whoever was told the address finds it there
+        // again.
         let at = ListenAt { endpoint: bound.open.endpoint().clone(), ..bound.open.at };
-        bound.open = Open::of(&bound.listener, at);
+        bound.open = OpenListener::of(&bound.listener, at);
         let (number, id) = (bound.open.at.number, bound.open.at.id);
         let query = wanted.url.find('?').map_or("", |start| &wanted.url[start..]);
         let kept = ListenChange::Added(format!("{}{query}", bound.open.url()));
@@ -87,7 +88,7 @@ impl Listeners<'_> {
         open.sort_by_key(|open| open.at.number);
         let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
-        let ready = Ready { bound: vec![bound], ..Ready::default() };
+        let ready = PreparedListeners { bound: vec![bound], ..PreparedListeners::default() };
         let served = self.serve(inner, world, ready);
         if let Err(problem) = served {
             self.undo(inner, number, id);
@@ -101,19 +102,23 @@ impl Listeners<'_> {
     /// Closes a listener, and stores its removal. Its connections stay, or end as in a drain.
     pub(super) fn close(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         name: &str,
         how: RemoveListener,
-    ) -> Result<Open, Problem> {
+    ) -> Result<OpenListener, Problem> {
         let gate = self.0.gate()?;
         let gone = find(&inner.open, name)?.clone();
         let (number, id) = (gone.at.number, gone.at.id);
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
-        let open: Vec<Open> = open.collect();
+        let open: Vec<OpenListener> = open.collect();
         let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
-        self.serve(inner, world, Ready { gone: vec![id], ..Ready::default() })?;
+        self.serve(
+            inner,
+            world,
+            PreparedListeners { gone: vec![id], ..PreparedListeners::default() },
+        )?;
         if let Some(limit_ms) = how.drain_ms {
             let until = self.0.ground.clock.now() + Duration::from_millis(limit_ms);
             gate.commands.drain(id, Some(until));
@@ -126,10 +131,14 @@ impl Listeners<'_> {
     ///
     /// # Errors
     /// Only a restart can make the changes, for the reason returned.
-    pub(super) fn listeners_to(&self, inner: &mut Inner, base: &Config) -> Result<Plan, String> {
+    pub(super) fn listeners_to(
+        &self,
+        inner: &mut LiveState,
+        base: &Config,
+    ) -> Result<ListenPlan, String> {
         let wanted = inner.changes.made_to(base).listeners()?;
         let open: Vec<ListenAt> = inner.open.iter().map(|open| open.at.clone()).collect();
-        let mut plan = Plan::of(&open, &wanted, |number| inner.changes.names_way(number))?;
+        let mut plan = ListenPlan::of(&open, &wanted, |number| inner.changes.names_way(number))?;
         if !plan.new.is_empty() {
             self.forget_departed(inner);
         }
@@ -144,13 +153,13 @@ impl Listeners<'_> {
     /// Binds the new listeners of a configuration. Returns them with all listeners as they will be.
     pub(super) fn make_ready(
         &self,
-        inner: &Inner,
+        inner: &LiveState,
         config: &Config,
-        plan: Plan,
-    ) -> Result<(Ready, Vec<Open>), Problem> {
+        plan: ListenPlan,
+    ) -> Result<(PreparedListeners, Vec<OpenListener>), Problem> {
         let bound = plan.new.into_iter().map(|at| self.bind(config, at));
-        let bound = bound.collect::<Result<Vec<Bound>, _>>()?;
-        let ready = Ready { bound, gone: plan.gone, renumbered: plan.renumbered };
+        let bound = bound.collect::<Result<Vec<BoundListener>, _>>()?;
+        let ready = PreparedListeners { bound, gone: plan.gone, renumbered: plan.renumbered };
         let open = ready.apply(&inner.open);
         Ok((ready, open))
     }
@@ -158,12 +167,12 @@ impl Listeners<'_> {
     /// Tells workers and NVMe hosts the new state, with the listeners that open and close.
     pub(super) fn serve(
         &self,
-        inner: &mut Inner,
-        world: World,
-        ready: Ready,
+        inner: &mut LiveState,
+        world: ServerSnapshot,
+        ready: PreparedListeners,
     ) -> Result<(), Problem> {
         let open = ready.apply(&inner.open);
-        for Bound { open, lead, .. } in &ready.bound {
+        for BoundListener { open, lead, .. } in &ready.bound {
             let set = self.0.ground.shared.listeners.set(open.at.id, lead.clone());
             assert!(set.is_ok(), "its place was vacant");
         }
@@ -198,7 +207,7 @@ impl Listeners<'_> {
         let complaint = |id: ListenerId| Some((id, gate.orders.take_complaint(id)?));
         let refused: Vec<(ListenerId, String)> = new.into_iter().filter_map(complaint).collect();
         // Nobody has come by them, and nobody will, so that their places are free soon.
-        let is_refused = |open: &Open| refused.iter().any(|(id, _)| *id == open.at.id);
+        let is_refused = |open: &OpenListener| refused.iter().any(|(id, _)| *id == open.at.id);
         let closed = inner.open.extract_if(.., |open| is_refused(open)).map(|open| open.at);
         inner.departed.extend(closed);
         self.0.show(inner);
@@ -210,13 +219,17 @@ impl Listeners<'_> {
 
     /// Closes a new listener again and removes it from the stored changes, because a worker could
     /// not take it.
-    fn undo(&self, inner: &mut Inner, number: u16, id: ListenerId) {
+    fn undo(&self, inner: &mut LiveState, number: u16, id: ListenerId) {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
-        let open: Vec<Open> = open.collect();
+        let open: Vec<OpenListener> = open.collect();
         let undone = self.0.world(inner, &changes, &open).and_then(|world| {
             inner.keep(changes)?;
-            self.serve(inner, world, Ready { gone: vec![id], ..Ready::default() })
+            self.serve(
+                inner,
+                world,
+                PreparedListeners { gone: vec![id], ..PreparedListeners::default() },
+            )
         });
         if let Err(problem) = undone {
             tracing::error!(error = problem.message, "a listener that failed is not taken back");
@@ -224,7 +237,7 @@ impl Listeners<'_> {
     }
 
     /// Checks and binds a listener, which does not accept yet.
-    fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
+    fn bind(&self, config: &Config, at: ListenAt) -> Result<BoundListener, Problem> {
         if at.endpoint.is_of_packets() {
             // No worker could take it.
             return Err(Problem::new(
@@ -251,8 +264,8 @@ impl Listeners<'_> {
         let ground = &self.0.ground;
         let bound = at.bind(&ground.tcp, ground.workers, &HostKeys(ground.fabric.clone()));
         let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
-        let open = Open::of(&listener, at);
-        Ok(Bound { open, lead, listener })
+        let open = OpenListener::of(&listener, at);
+        Ok(BoundListener { open, lead, listener })
     }
 
     /// Returns a free identifier that is not in `taken`, preferably in the place that a listener of
@@ -273,7 +286,7 @@ impl Listeners<'_> {
 
     /// Forgets the closed listeners that have no connections left, as far as known. Their numbers
     /// and places become free, and a successor is not told of them.
-    fn forget_departed(&self, inner: &mut Inner) {
+    fn forget_departed(&self, inner: &mut LiveState) {
         if inner.departed.is_empty() || self.0.has_older() {
             return;
         }
@@ -290,7 +303,7 @@ impl Listeners<'_> {
 
     /// Returns a free number: no open or configured listener has it, and no closed listener with
     /// connections. If a number is `wanted`, returns that one or an error.
-    fn vacant_number(&self, inner: &Inner, wanted: Option<u16>) -> Result<u16, Problem> {
+    fn vacant_number(&self, inner: &LiveState, wanted: Option<u16>) -> Result<u16, Problem> {
         let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
         let is_free = |number: &u16| {
             inner.open.iter().all(|open| open.at.number != *number)
@@ -312,7 +325,7 @@ impl Listeners<'_> {
 
     /// Returns the object that refers to a tenant, in words (a listener, for example), which
     /// prevents the tenant's removal. Returns `None` if nothing refers to the tenant.
-    pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
+    pub(super) fn namer_of(&self, inner: &LiveState, tenant: &str) -> Option<String> {
         let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
         if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {
             return Some(tenancy::by(at));
@@ -372,7 +385,7 @@ impl Listeners<'_> {
     /// ones.
     pub(super) fn state_of(
         &self,
-        open: &Open,
+        open: &OpenListener,
         counts: Option<&[usize]>,
     ) -> (ListenerState, Option<usize>) {
         let id = open.at.id;
@@ -387,7 +400,7 @@ impl Listeners<'_> {
     pub(super) fn told(&self) -> admin::Listeners {
         let counts = self.counts();
         let seen = self.0.seen();
-        let told = |open: &Open| self.told_with(&seen.world, open, counts.as_deref());
+        let told = |open: &OpenListener| self.told_with(&seen.world, open, counts.as_deref());
         admin::Listeners { listeners: seen.open.iter().map(told).collect() }
     }
 
@@ -401,7 +414,7 @@ impl Listeners<'_> {
 
     pub(super) fn set_ana(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         name: &str,
         to: &SetAna,
     ) -> Result<admin::ListenerStatus, Problem> {
@@ -436,8 +449,8 @@ impl Listeners<'_> {
     /// Returns the status of a listener, with its number of connections where known.
     pub(super) fn told_with(
         &self,
-        world: &World,
-        open: &Open,
+        world: &ServerSnapshot,
+        open: &OpenListener,
         counts: Option<&[usize]>,
     ) -> admin::ListenerStatus {
         let number = open.at.number;
@@ -448,18 +461,18 @@ impl Listeners<'_> {
     }
 }
 
-impl Ready {
+impl PreparedListeners {
     /// Checks that the namespaces to which the new listeners lead exist in `world`.
-    pub(super) fn check_leads(&self, world: &World) -> Result<(), Problem> {
+    pub(super) fn check_leads(&self, world: &ServerSnapshot) -> Result<(), Problem> {
         let is_there = |number| world.spaces.iter().any(|space| space.number.0 == number);
         self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
     }
 
     /// Returns the open listeners after the changes, sorted by number.
-    fn apply(&self, open: &[Open]) -> Vec<Open> {
-        let stays = |open: &&Open| !self.gone.contains(&open.at.id);
+    fn apply(&self, open: &[OpenListener]) -> Vec<OpenListener> {
+        let stays = |open: &&OpenListener| !self.gone.contains(&open.at.id);
         let new = self.bound.iter().map(|bound| bound.open.clone());
-        let mut all: Vec<Open> = open.iter().filter(stays).cloned().chain(new).collect();
+        let mut all: Vec<OpenListener> = open.iter().filter(stays).cloned().chain(new).collect();
         for open in &mut all {
             let other = self.renumbered.iter().find(|(id, _)| *id == open.at.id);
             open.at.number = other.map_or(open.at.number, |(_, number)| *number);
@@ -469,7 +482,7 @@ impl Ready {
     }
 }
 
-impl Inner {
+impl LiveState {
     /// Returns the changes to keep when a listener is removed, together with its settings.
     fn without_listener(&self, number: u16) -> Changes {
         let mut changes = self.changes.clone();

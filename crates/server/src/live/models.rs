@@ -7,12 +7,12 @@ use control::admin::{Code, Problem};
 use qos::DeviceModel;
 
 use super::namespaces::find;
-use super::world::World;
-use super::{Changes, Inner, Live};
-use crate::config::{KeptModel, Space};
+use super::world::ServerSnapshot;
+use super::{Changes, LiveConfig, LiveState};
+use crate::config::{KeptModel, ServerNamespace};
 use crate::recalibrate::ModelStore;
 
-impl ModelStore for Live {
+impl ModelStore for LiveConfig {
     fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem> {
         self.keep_model_in(device, model, self.lock_for_change()?)
     }
@@ -25,7 +25,7 @@ impl ModelStore for Live {
         &self,
         device: &str,
         name: Option<&str>,
-        then: &mut dyn FnMut(Option<&Space>),
+        then: &mut dyn FnMut(Option<&ServerNamespace>),
     ) -> Result<(), Problem> {
         let inner = self.lock_for_change()?;
         inner.check_thawed()?;
@@ -36,12 +36,12 @@ impl ModelStore for Live {
     }
 }
 
-impl Live {
+impl LiveConfig {
     fn keep_model_in(
         &self,
         device: &str,
         model: Option<&DeviceModel>,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: MutexGuard<'_, LiveState>,
     ) -> Result<(), Problem> {
         let kept = match model {
             None => None,
@@ -68,10 +68,10 @@ impl Live {
 /// Fails if there is no such namespace, or probes cannot overwrite it.
 pub(super) fn find_scratch<'a>(
     tenants: &Tenants,
-    world: &'a World,
+    world: &'a ServerSnapshot,
     device: &str,
     name: &str,
-) -> Result<&'a Space, Problem> {
+) -> Result<&'a ServerNamespace, Problem> {
     let space = find(world, name)?;
     let invalid = |why: String| {
         let message = format!("namespace {:?} cannot be scratch: {why}", space.name);
@@ -87,7 +87,7 @@ pub(super) fn find_scratch<'a>(
     if space.place.blocks < 16 {
         return invalid("it is smaller than two pages of 4 KiB".to_owned());
     }
-    let shares = |other: &&Space| {
+    let shares = |other: &&ServerNamespace| {
         let (a, b) = (&other.place, &space.place);
         let meets = a.first < b.first + b.blocks && b.first < a.first + a.blocks;
         other.number != space.number && a.device == b.device && meets

@@ -6,11 +6,11 @@ use contract::{BLOCK_BYTES, NamespaceId};
 use control::admin::{self, Code, NewNamespace, Problem, RemoveNamespace};
 use worker::Namespace;
 
-use super::growth::Need;
+use super::growth::RequiredBlocks;
 use super::reconciler::Reconciler;
-use super::world::World;
-use super::{Changes, Inner};
-use crate::config::Space;
+use super::world::ServerSnapshot;
+use super::{Changes, LiveState};
+use crate::config::ServerNamespace;
 use crate::listen::Protocol;
 
 /// New namespaces begin at a multiple of this number of blocks (1 MiB).
@@ -27,8 +27,9 @@ impl Namespaces<'_> {
     pub(super) fn told(&self) -> admin::Namespaces {
         let world = &self.0.seen().world;
         let exported = exported(world);
-        let told =
-            |space: &Space| told(&exported, space, self.0.ground.places.name(space.place.device));
+        let told = |space: &ServerNamespace| {
+            told(&exported, space, self.0.ground.places.name(space.place.device))
+        };
         admin::Namespaces { namespaces: world.spaces.iter().map(told).collect() }
     }
 
@@ -41,7 +42,7 @@ impl Namespaces<'_> {
 
     pub(super) fn add(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         wanted: &NewNamespace,
     ) -> Result<admin::NamespaceStatus, Problem> {
         let blocks = whole_blocks(wanted.bytes)?;
@@ -58,11 +59,11 @@ impl Namespaces<'_> {
                 None => io::random_uuid(),
             };
             let (name, uuid) = (wanted.name.clone(), Some(uuid));
-            self.set(world, changes, &Space { number, name, uuid, file: None, place });
+            self.set(world, changes, &ServerNamespace { number, name, uuid, file: None, place });
             if let Some(nqns) = &wanted.subsystems {
                 export(world, changes, number, nqns)?;
             }
-            Ok(vec![Need { device, first, blocks }])
+            Ok(vec![RequiredBlocks { device, first, blocks }])
         })?;
         tracing::info!(namespace = wanted.name, bytes = wanted.bytes, "namespace made");
         self.told_one(&wanted.name)
@@ -70,10 +71,10 @@ impl Namespaces<'_> {
 
     /// Removes a namespace. Returns its place if its space is to be given back: to
     /// [`give_back`](Self::give_back), without the lock, after which the place is to be removed
-    /// from [`Inner::freeing`].
+    /// from [`LiveState::freeing`].
     pub(super) fn remove(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         name: &str,
         how: RemoveNamespace,
     ) -> Result<Option<Namespace>, Problem> {
@@ -121,14 +122,14 @@ impl Namespaces<'_> {
 
     /// Checks that the space of a namespace can be given back: no other namespace has a block of
     /// it, it is no file of a file system, and its device has space to give back.
-    fn check_lone(&self, world: &World, space: &Space) -> Result<(), Problem> {
+    fn check_lone(&self, world: &ServerSnapshot, space: &ServerNamespace) -> Result<(), Problem> {
         if space.file.is_some() {
             let message =
                 "it is a file of a file system, which has the space: remove the file there";
             return Err(invalid(message.to_owned()));
         }
         let place = &space.place;
-        let shares = |other: &&Space| {
+        let shares = |other: &&ServerNamespace| {
             other.number != space.number
                 && other.place.device == place.device
                 && other.place.first < space.end()
@@ -159,7 +160,7 @@ impl Namespaces<'_> {
     }
 
     /// Returns the index of a device; without a name, of the first device.
-    fn device_place(&self, world: &World, name: Option<&str>) -> Result<usize, Problem> {
+    fn device_place(&self, world: &ServerSnapshot, name: Option<&str>) -> Result<usize, Problem> {
         let names = world.config.device_names();
         let name = name.map_or_else(|| names[0].clone(), str::to_owned);
         match self.0.ground.places.find(&name) {
@@ -169,22 +170,28 @@ impl Namespaces<'_> {
     }
 
     /// Writes the settings of a namespace into the changes, with the sizes of all others on its
-    /// device: a namespace without a configured size would otherwise change with the device. The size
-    /// of a file does not, and its path stays the configuration's to say.
-    pub(super) fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
+    /// device: a namespace without a configured size would otherwise change with the device. The
+    /// size of a file does not, and its path stays the configuration's to say.
+    pub(super) fn set(
+        &self,
+        world: &ServerSnapshot,
+        changes: &mut Changes,
+        space: &ServerNamespace,
+    ) {
         let device = self.0.ground.places.name(space.place.device);
-        let is_other = |other: &&Space| other.number != space.number && other.file.is_none();
+        let is_other =
+            |other: &&ServerNamespace| other.number != space.number && other.file.is_none();
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
         for one in others.filter(is_other).chain([space]) {
             changes.namespaces.insert(one.number.0, Some(one.spec(&device)));
         }
     }
 
-    /// Returns the first block of a range of this size that belongs to no namespace, and to no place
-    /// of `freeing`. The range may extend beyond the end of a device that can grow.
+    /// Returns the first block of a range of this size that belongs to no namespace, and to no
+    /// place of `freeing`. The range may extend beyond the end of a device that can grow.
     fn find_room(
         &self,
-        (world, freeing): (&World, &[Namespace]),
+        (world, freeing): (&ServerSnapshot, &[Namespace]),
         device: usize,
         blocks: u64,
     ) -> Result<u64, Problem> {
@@ -218,7 +225,7 @@ impl Namespaces<'_> {
 ///
 /// # Errors
 /// A namespace has this name.
-pub(super) fn check_free(world: &World, name: &str) -> Result<(), Problem> {
+pub(super) fn check_free(world: &ServerSnapshot, name: &str) -> Result<(), Problem> {
     match world.spaces.iter().any(|space| space.name == name) {
         false => Ok(()),
         true => {
@@ -232,7 +239,7 @@ pub(super) fn check_free(world: &World, name: &str) -> Result<(), Problem> {
 ///
 /// # Errors
 /// The text is no UUID, or a namespace has it.
-fn free_uuid(world: &World, text: &str) -> Result<[u8; 16], Problem> {
+fn free_uuid(world: &ServerSnapshot, text: &str) -> Result<[u8; 16], Problem> {
     let uuid = spec::Namespace::parse_uuid(text).map_err(|(_, error)| invalid(error))?;
     if !world.has_uuid(uuid) {
         return Ok(uuid);
@@ -248,7 +255,7 @@ pub(super) fn invalid(error: String) -> Problem {
 /// Returns a free number: no namespace has it, also not in the configuration, and no access rule or
 /// listener names it. The number was never used, or, if many namespaces were removed, has been free
 /// for the longest time. A client that meant the earlier namespace is refused (`contract::Sight`).
-fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
+fn vacant(inner: &LiveState) -> Result<NamespaceId, Problem> {
     let most = spec::Namespace::NUMBER_MAX;
     let configured = inner.base.numbered_namespaces();
     let mut is_taken = vec![false; usize::from(most) + 1];
@@ -274,7 +281,7 @@ fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
 /// Changes the subsystems so that a new namespace is exported by those whose NQNs are in `nqns`,
 /// and by no other.
 fn export(
-    world: &World,
+    world: &ServerSnapshot,
     changes: &mut Changes,
     number: NamespaceId,
     nqns: &[String],
@@ -300,7 +307,7 @@ fn export(
 
 /// Returns the namespaces of a subsystem, as pairs of the identifier for NVMe hosts (NSID) and the
 /// server's number.
-pub(super) fn exports(world: &World, subsystem: &spec::Subsystem) -> Vec<(u32, u16)> {
+pub(super) fn exports(world: &ServerSnapshot, subsystem: &spec::Subsystem) -> Vec<(u32, u16)> {
     crate::config::exports(subsystem, &world.spaces).expect("what is served was checked")
 }
 
@@ -319,7 +326,10 @@ pub(super) fn list(changes: &mut Changes, subsystem: &spec::Subsystem, listed: V
 
 /// Checks that no device of the configuration names the namespace as the one that recalibration may
 /// overwrite, since a start would miss it.
-pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
+pub(super) fn check_scratch(
+    world: &ServerSnapshot,
+    space: &ServerNamespace,
+) -> Result<(), Problem> {
     let is_it = |scratch: &str| find(world, scratch).is_ok_and(|one| one.number == space.number);
     no_scratch(world, &space.name, is_it)
 }
@@ -329,11 +339,15 @@ pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem>
 ///
 /// # Errors
 /// A device's `recalibrate_scratch` has this name.
-pub(super) fn check_named_scratch(world: &World, name: &str) -> Result<(), Problem> {
+pub(super) fn check_named_scratch(world: &ServerSnapshot, name: &str) -> Result<(), Problem> {
     no_scratch(world, name, |scratch| scratch == name)
 }
 
-fn no_scratch(world: &World, name: &str, is_it: impl Fn(&str) -> bool) -> Result<(), Problem> {
+fn no_scratch(
+    world: &ServerSnapshot,
+    name: &str,
+    is_it: impl Fn(&str) -> bool,
+) -> Result<(), Problem> {
     let names = |scratch: &Option<String>| scratch.as_deref().is_some_and(&is_it);
     let mut devices = world.config.device.iter();
     match devices.find(|device| names(&device.recalibrate_scratch)) {
@@ -348,7 +362,10 @@ fn no_scratch(world: &World, name: &str, is_it: impl Fn(&str) -> bool) -> Result
     }
 }
 
-pub(super) fn find<'a>(world: &'a World, name: &str) -> Result<&'a Space, Problem> {
+pub(super) fn find<'a>(
+    world: &'a ServerSnapshot,
+    name: &str,
+) -> Result<&'a ServerNamespace, Problem> {
     let number = name.parse::<u16>().ok();
     let found = world.spaces.iter().find(|space| match number {
         Some(number) => space.number.0 == number,
@@ -372,7 +389,7 @@ type ByNumber = Vec<(String, HashMap<u16, u32>)>;
 
 /// Returns the NSIDs of the namespaces that NVMe hosts see in each subsystem; nothing if no
 /// listener ever spoke NVMe.
-fn exported(world: &World) -> ByNumber {
+fn exported(world: &ServerSnapshot) -> ByNumber {
     let seen = world.nvme.iter().flat_map(|_| &world.config.subsystem);
     let named = seen.filter_map(|subsystem| {
         // The first, where a subsystem has a namespace twice.
@@ -382,7 +399,7 @@ fn exported(world: &World) -> ByNumber {
     named.collect()
 }
 
-fn told(exported: &ByNumber, space: &Space, device: String) -> admin::NamespaceStatus {
+fn told(exported: &ByNumber, space: &ServerNamespace, device: String) -> admin::NamespaceStatus {
     let subsystems = exported.iter().filter_map(|(subsystem, by_number)| {
         let nsid = *by_number.get(&space.number.0)?;
         Some(admin::Exported { subsystem: subsystem.clone(), nsid })

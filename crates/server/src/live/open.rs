@@ -5,13 +5,13 @@ use std::sync::Arc;
 use control::admin::{Code, Problem};
 use io::{Endpoint, Listener, ServerTls};
 
-use crate::fabric::Entrance;
+use crate::fabric::FabricListener;
 use crate::listen::ListenAt;
 use crate::upgrade::{Role, Socket, wanted};
 
 /// A listener that is open.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenListener {
     /// The listener as the configuration describes it.
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
@@ -20,10 +20,10 @@ pub(crate) struct Open {
     tls: Option<Arc<ServerTls>>,
 }
 
-impl Open {
-    pub(crate) fn of(listener: &Listener, at: ListenAt) -> Open {
+impl OpenListener {
+    pub(crate) fn of(listener: &Listener, at: ListenAt) -> OpenListener {
         let socket = Socket::of(listener, Role::Listener(at.id.place()), wanted(&at));
-        Open { at, socket: Arc::new(socket), tls: listener.tls().cloned() }
+        OpenListener { at, socket: Arc::new(socket), tls: listener.tls().cloned() }
     }
 
     /// Returns the address that the listener is bound to.
@@ -32,8 +32,8 @@ impl Open {
     }
 
     /// Returns the listener with its address, from which the NVMe fabric derives a port.
-    pub(super) fn entrance(&self) -> Entrance<'_> {
-        Entrance { at: &self.at, endpoint: self.endpoint() }
+    pub(super) fn entrance(&self) -> FabricListener<'_> {
+        FabricListener { at: &self.at, endpoint: self.endpoint() }
     }
 
     /// Returns the URL at which clients reach the listener.
@@ -54,7 +54,7 @@ impl Open {
 }
 
 /// Finds a listener by its number, URL or address.
-pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem> {
+pub(super) fn find<'a>(all: &'a [OpenListener], name: &str) -> Result<&'a OpenListener, Problem> {
     let number = name.parse::<u16>().ok();
     let found = all.iter().find(|open| match number {
         Some(number) => open.at.number == number,
@@ -64,7 +64,7 @@ pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem>
         }
     });
     found.ok_or_else(|| {
-        let known = all.iter().map(Open::url).collect();
+        let known = all.iter().map(OpenListener::url).collect();
         Problem::unknown(Code::NoListener, "listener", name, known)
     })
 }

@@ -1,7 +1,7 @@
 //! Changed entries of a configuration that have no effect, because operators have changed the same
 //! objects at run time.
 
-use spec::{Changed, Namespace, Subsystem, diff};
+use spec::{ChangedValues, Namespace, Subsystem, diff};
 
 use super::Changes;
 use crate::config::Config;
@@ -48,7 +48,7 @@ pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<St
 /// Adds the overridden objects of one kind, given those of the old and of the new configuration.
 fn add<K: Ord, T: Clone + PartialEq>(
     all: &mut Vec<String>,
-    changed: &Changed<K, T>,
+    changed: &ChangedValues<K, T>,
     (were, are): &(Vec<T>, Vec<T>),
     key: impl Fn(&T) -> K,
     name: impl Fn(&K) -> String,
@@ -76,7 +76,7 @@ mod tests {
         );
         let tenants = |text: &str| {
             let each = parse(text).tenant.into_iter();
-            each.map(|one| (one.name.clone(), Some(one))).collect::<Changed<String, _>>()
+            each.map(|one| (one.name.clone(), Some(one))).collect::<ChangedValues<String, _>>()
         };
         let mut changes = Changes {
             // The one was given what it has in the new file as well.

@@ -1,8 +1,8 @@
 //! The reconciler: it brings a running server from one state to the next. Workers are told of
 //! additions before hosts are, and of removals after them.
 //!
-//! Its callers hold the lock of the configuration ([`Inner`]) and pass the locked state. Methods
-//! that wait without the lock say so.
+//! Its callers hold the lock of the configuration ([`LiveState`]) and pass the locked state.
+//! Methods that wait without the lock say so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use control::WorkerCommands;
 use control::admin::{Code, Problem};
-use dataplane::Orders;
+use dataplane::WorkerOrders;
 use io::Waker;
 use proto::nvme::Fabric;
 
-use super::growth::{self, Need};
-use super::seen::Seen;
-use super::world::{self, World};
-use super::{Changes, Ground, Inner, Open, reconcile, reservations};
+use super::growth::{self, RequiredBlocks};
+use super::seen::ReportedState;
+use super::world::{self, ServerSnapshot};
+use super::{Changes, FixedParts, LiveState, OpenListener, reconcile, reservations};
 use crate::recalibrate::Recalibrations;
 use crate::wait::{self, SETTLE_MAX};
 
@@ -31,39 +31,39 @@ const OLDER: &str = "the process before this one, which was upgraded, has not en
                      requests yet, and nothing changes meanwhile; try again in a second";
 
 /// The means by which live changes reach a running server's workers and connections.
-pub(crate) struct Gate {
-    pub(crate) orders: Arc<Orders>,
+pub(crate) struct WorkerAccess {
+    pub(crate) orders: Arc<WorkerOrders>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) commands: WorkerCommands,
 }
 
 /// Applies changes to a running server: to its tables, its workers and its NVMe fabric.
 pub(super) struct Reconciler {
-    pub(super) ground: Ground,
+    pub(super) ground: FixedParts,
     /// The access to workers, set once the server runs.
-    gate: OnceLock<Gate>,
+    gate: OnceLock<WorkerAccess>,
     /// The recalibrations, whose probes may write to a namespace.
     recalibrations: OnceLock<Weak<Recalibrations>>,
     /// `true` while the predecessor may have requests at the devices.
     has_older: AtomicBool,
     /// The state that readers see while a change is being made.
-    seen: Mutex<Arc<Seen>>,
+    seen: Mutex<Arc<ReportedState>>,
 }
 
 impl Reconciler {
     /// Returns the reconciler of a server that is in this state.
-    pub(super) fn new(ground: Ground, inner: &Inner) -> Reconciler {
+    pub(super) fn new(ground: FixedParts, inner: &LiveState) -> Reconciler {
         Reconciler {
             ground,
             gate: OnceLock::new(),
             recalibrations: OnceLock::new(),
             has_older: AtomicBool::new(false),
-            seen: Mutex::new(Seen::of(inner)),
+            seen: Mutex::new(ReportedState::of(inner)),
         }
     }
 
     /// Sets the access to workers, once the server runs.
-    pub(super) fn set_gate(&self, gate: Gate) {
+    pub(super) fn set_gate(&self, gate: WorkerAccess) {
         assert!(self.gate.set(gate).is_ok(), "a server starts once");
     }
 
@@ -71,7 +71,7 @@ impl Reconciler {
     ///
     /// # Errors
     /// Fails while the server starts.
-    pub(super) fn gate(&self) -> Result<&Gate, Problem> {
+    pub(super) fn gate(&self) -> Result<&WorkerAccess, Problem> {
         let starting = || Problem::new(Code::Busy, "this server is still starting; try again");
         self.gate.get().ok_or_else(starting)
     }
@@ -105,7 +105,7 @@ impl Reconciler {
     }
 
     /// Creates the fabric, if there is none and a listener speaks NVMe.
-    pub(super) fn make_fabric(&self, inner: &Inner) -> Result<(), String> {
+    pub(super) fn make_fabric(&self, inner: &LiveState) -> Result<(), String> {
         if self.ground.fabric.get().is_some() || inner.world.nvme.is_none() {
             return Ok(());
         }
@@ -119,8 +119,8 @@ impl Reconciler {
     /// the room that they need on devices.
     pub(super) fn change(
         &self,
-        inner: &mut Inner,
-        edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
+        inner: &mut LiveState,
+        edit: impl FnOnce(&LiveState, &mut Changes) -> Result<Vec<RequiredBlocks>, Problem>,
     ) -> Result<(), Problem> {
         let mut changes = inner.changes.clone();
         let needs = edit(inner, &mut changes)?;
@@ -143,22 +143,22 @@ impl Reconciler {
     /// Fails with the mistakes of that configuration.
     pub(super) fn world(
         &self,
-        inner: &Inner,
+        inner: &LiveState,
         changes: &Changes,
-        open: &[Open],
-    ) -> Result<World, Problem> {
-        let world = World::of(changes.made_to(&inner.base), &self.ground, open, true);
+        open: &[OpenListener],
+    ) -> Result<ServerSnapshot, Problem> {
+        let world = ServerSnapshot::of(changes.made_to(&inner.base), &self.ground, open, true);
         world.map_err(|error| Problem::new(Code::Invalid, error))
     }
 
     /// Ends the recalibration probes whose blocks are moved or taken in the state `after`. To be
     /// called before the change is stored.
-    pub(super) fn clear_probes(&self, after: &World) -> Result<(), Problem> {
+    pub(super) fn clear_probes(&self, after: &ServerSnapshot) -> Result<(), Problem> {
         self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }
 
     /// Enlarges devices for the blocks that a change needs, and makes these blocks read as zeroes.
-    fn prepare(&self, needs: &[Need]) -> Result<(), Problem> {
+    fn prepare(&self, needs: &[RequiredBlocks]) -> Result<(), Problem> {
         if !needs.is_empty() && !self.settle() {
             let message = "requests of a namespace that was removed or made smaller are still at \
                            its device; try again";
@@ -176,7 +176,7 @@ impl Reconciler {
 
     /// Tells workers of added and grown namespaces, then hosts of all changes, then workers of
     /// shrunk and removed namespaces.
-    pub(super) fn adopt(&self, inner: &mut Inner, after: World) {
+    pub(super) fn adopt(&self, inner: &mut LiveState, after: ServerSnapshot) {
         let before = &inner.world;
         let (more, less) = world::moves(&before.spaces, &after.spaces);
         self.place(&more);
@@ -194,7 +194,7 @@ impl Reconciler {
         self.show(inner);
     }
 
-    fn place(&self, moves: &[world::Move]) {
+    fn place(&self, moves: &[world::NamespaceChange]) {
         if moves.is_empty() {
             return;
         }
@@ -252,12 +252,12 @@ impl Reconciler {
     }
 
     /// Returns the state that the server reports, without waiting for a change in progress.
-    pub(super) fn seen(&self) -> Arc<Seen> {
+    pub(super) fn seen(&self) -> Arc<ReportedState> {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }
 
     /// Makes this state the one that the admin API and the metrics report.
-    pub(super) fn show(&self, inner: &Inner) {
-        *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
+    pub(super) fn show(&self, inner: &LiveState) {
+        *self.seen.lock().expect("no holder of this lock panics") = ReportedState::of(inner);
     }
 }

@@ -9,18 +9,18 @@ use flash::Spec;
 use spec::{Tenant, diff};
 
 use super::disks::{Devices, keep_identities};
-use super::growth::{self, Growth};
+use super::growth::{self, GrowthRollback};
 use super::listeners::Listeners;
 use super::reconciler::Reconciler;
 use super::setup::located;
-use super::world::World;
-use super::{Inner, overruled};
+use super::world::ServerSnapshot;
+use super::{LiveState, overruled};
 use crate::config::Config;
 use crate::tenancy;
 
 /// The differences in the file that a reload did not apply.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reloaded {
+pub(crate) struct ReloadReport {
     /// The differences that need a restart.
     pub(crate) later: Vec<String>,
     /// The differences that operators' changes override.
@@ -35,11 +35,11 @@ pub(super) struct Reload<'a> {
     /// The origin that new tenants get: the configuration, or an operator.
     origin: Origin,
     /// Stores a configuration that is about to be served.
-    keep: Keep<'a>,
+    keep: ConfigSaver<'a>,
 }
 
 /// A function that stores the configuration which is about to be served.
-type Keep<'a> = &'a dyn Fn(&Config) -> Result<(), Problem>;
+type ConfigSaver<'a> = &'a dyn Fn(&Config) -> Result<(), Problem>;
 
 impl<'a> Reload<'a> {
     /// Creates the reload of a configuration file, which stores nothing.
@@ -48,12 +48,12 @@ impl<'a> Reload<'a> {
     }
 
     /// Creates the reload of a state that an operator imports and that `keep` stores.
-    pub(super) fn of_operator(reconciler: &'a Reconciler, keep: Keep<'a>) -> Reload<'a> {
+    pub(super) fn of_operator(reconciler: &'a Reconciler, keep: ConfigSaver<'a>) -> Reload<'a> {
         Reload { reconciler, origin: Origin::Operator, keep }
     }
 
     /// Applies another configuration as far as possible; returns the differences that remain.
-    pub(super) fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
+    pub(super) fn take(&self, inner: &mut LiveState, new: Config) -> Result<ReloadReport, Problem> {
         inner.check_not_freeing(None)?;
         let (devices, listeners) = (Devices(self.reconciler), Listeners(self.reconciler));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
@@ -82,14 +82,14 @@ impl<'a> Reload<'a> {
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
         keep_identities(&self.reconciler.ground.places, inner);
         self.reconciler.show(inner);
-        Ok(Reloaded { later, overruled, unread })
+        Ok(ReloadReport { later, overruled, unread })
     }
 
     /// Applies the listeners, namespaces, subsystems and hosts of a configuration, and removes the
     /// tenants that it lacks. Returns the differences that were not applied.
     fn take_rest(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         listeners: &Listeners<'_>,
         mut base: Config,
     ) -> Result<Vec<String>, Problem> {
@@ -103,7 +103,7 @@ impl<'a> Reload<'a> {
         // They may lead to namespaces that are new.
         let (ready, open) = listeners.make_ready(inner, &inner.changes.made_to(&base), plan)?;
         let wanted = |base: &Config| {
-            World::of(inner.changes.made_to(base), &self.reconciler.ground, &open, true)
+            ServerSnapshot::of(inner.changes.made_to(base), &self.reconciler.ground, &open, true)
         };
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
@@ -138,7 +138,7 @@ impl<'a> Reload<'a> {
         if let Err(problem) = listeners.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));
             // Hosts are told of no listener that a worker has refused.
-            match World::of(
+            match ServerSnapshot::of(
                 inner.changes.made_to(&base),
                 &self.reconciler.ground,
                 &inner.open,
@@ -155,10 +155,14 @@ impl<'a> Reload<'a> {
 
     /// Enlarges the devices that are too small for the namespaces of a state. The result shrinks
     /// them again if the change fails.
-    fn enlarge(&self, inner: &mut Inner, world: &World) -> Result<Growth, Problem> {
+    fn enlarge(
+        &self,
+        inner: &mut LiveState,
+        world: &ServerSnapshot,
+    ) -> Result<GrowthRollback, Problem> {
         let places = &self.reconciler.ground.places;
         growth::check_rests(places, world)?;
-        let mut growth = Growth::default();
+        let mut growth = GrowthRollback::default();
         for space in &world.spaces {
             let volume = places.get(space.place.device).expect("it was just found");
             if let Err(error) = growth.grow(volume, space.end()) {
@@ -172,7 +176,7 @@ impl<'a> Reload<'a> {
     /// Creates and changes the tenants of the configuration, except those with live changes.
     /// Returns a message for each refused tenant, which stays as it was, and the batch of the
     /// changes, which can be undone.
-    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Batch) {
+    fn take_tenants(&self, inner: &LiveState, base: &mut Config) -> (Vec<String>, Batch) {
         let (mut later, mut begun) = (Vec::new(), Batch::default());
         let mut kept: Vec<Tenant> = Vec::new();
         let (tenants, now) =
@@ -205,7 +209,7 @@ impl<'a> Reload<'a> {
 
     /// Removes the tenants that only the configuration `before` had, once no served object names
     /// them any more. Returns, for each tenant that stays, the reason.
-    fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
+    fn remove_tenants(&self, inner: &mut LiveState, before: &Config) -> Vec<String> {
         let mut later = Vec::new();
         let stay: HashSet<String> =
             inner.base.tenant.iter().map(|tenant| tenant.name.clone()).collect();
@@ -290,7 +294,7 @@ pub(super) fn foresee(tenants: &Tenants, now: &Config, wanted: &Config) -> Vec<S
 
 /// Returns the name of a namespace that the configuration would move or shrink without saying so;
 /// `None` if there is none.
-fn moved(before: &World, after: &World) -> Option<String> {
+fn moved(before: &ServerSnapshot, after: &ServerSnapshot) -> Option<String> {
     let is_moved = |(was, is): (&worker::Namespace, &worker::Namespace)| {
         (was.device, was.first) != (is.device, is.first) || is.blocks < was.blocks
     };

@@ -4,13 +4,13 @@ use contract::BLOCK_BYTES;
 use control::admin::{self, Code, NamespacePatch, Problem};
 use worker::Namespace;
 
-use super::growth::Need;
+use super::growth::RequiredBlocks;
 use super::namespaces::{
     Namespaces, check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,
 };
-use super::world::World;
-use super::{Changes, Inner};
-use crate::config::Space;
+use super::world::ServerSnapshot;
+use super::{Changes, LiveState};
+use crate::config::ServerNamespace;
 
 impl Namespaces<'_> {
     /// Changes the size, the name or the writability of a namespace. On return, no device has a
@@ -18,7 +18,7 @@ impl Namespaces<'_> {
     /// before.
     pub(super) fn set_to(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         name: &str,
         to: &NamespacePatch,
     ) -> Result<admin::NamespaceStatus, Problem> {
@@ -39,9 +39,9 @@ impl Namespaces<'_> {
             if name != space.name {
                 rename(world, changes, space, &name)?;
             }
-            self.set(world, changes, &Space { name, place, ..space.clone() });
+            self.set(world, changes, &ServerNamespace { name, place, ..space.clone() });
             let more = blocks.saturating_sub(space.place.blocks);
-            let need = Need { device: place.device, first: space.end(), blocks: more };
+            let need = RequiredBlocks { device: place.device, first: space.end(), blocks: more };
             Ok((more > 0).then_some(need).into_iter().collect())
         })?;
         tracing::info!(namespace = name, to = ?to, "namespace changed");
@@ -50,7 +50,12 @@ impl Namespaces<'_> {
 }
 
 /// Checks that a namespace can have this many blocks.
-fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result<(), Problem> {
+fn check_size(
+    world: &ServerSnapshot,
+    space: &ServerNamespace,
+    blocks: u64,
+    shrink: bool,
+) -> Result<(), Problem> {
     let now = space.place.blocks;
     if let (Some(file), true) = (&space.file, blocks != now) {
         return Err(invalid(format!(
@@ -80,7 +85,12 @@ fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result
 
 /// Makes subsystems that export a namespace by its name export it by its number, since its name is
 /// about to become `name`. Fails if `name` is taken.
-fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Result<(), Problem> {
+fn rename(
+    world: &ServerSnapshot,
+    changes: &mut Changes,
+    space: &ServerNamespace,
+    name: &str,
+) -> Result<(), Problem> {
     check_free(world, name)?;
     check_named_scratch(world, &space.name)?;
     let names = |exported: &spec::Exported| matches!(exported, spec::Exported::Name(own) if *own == space.name);
@@ -92,7 +102,7 @@ fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Re
     Ok(())
 }
 
-fn shrinks(space: &Space) -> Problem {
+fn shrinks(space: &ServerNamespace) -> Problem {
     let bytes = space.place.blocks * BLOCK_BYTES as u64;
     let message = format!(
         "namespace {:?} has {bytes} bytes; making it smaller loses what lies behind its new end, so \

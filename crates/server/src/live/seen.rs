@@ -3,24 +3,24 @@
 
 use std::sync::Arc;
 
-use super::world::World;
-use super::{Inner, Open};
+use super::world::ServerSnapshot;
+use super::{LiveState, OpenListener};
 use crate::listen::ListenAt;
 
 /// The state that the server reports.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) world: Arc<World>,
+pub(super) struct ReportedState {
+    pub(super) world: Arc<ServerSnapshot>,
     /// The open listeners, sorted by number.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<OpenListener>,
     /// Closed listeners that may still have connections.
     departed: Vec<ListenAt>,
 }
 
-impl Seen {
-    pub(super) fn of(inner: &Inner) -> Arc<Seen> {
+impl ReportedState {
+    pub(super) fn of(inner: &LiveState) -> Arc<ReportedState> {
         let (world, open) = (inner.world.clone(), inner.open.clone());
-        Arc::new(Seen { world, open, departed: inner.departed.clone() })
+        Arc::new(ReportedState { world, open, departed: inner.departed.clone() })
     }
 
     fn all(&self) -> impl Iterator<Item = &ListenAt> {

@@ -7,7 +7,7 @@ use control::admin::{Code, DevicePatch, DeviceSettings, Problem};
 use qos::DeviceModel;
 use spec::{Device, diff};
 
-use super::Inner;
+use super::LiveState;
 use super::disks::Devices;
 use super::models::find_scratch;
 use crate::config::Config;
@@ -23,7 +23,7 @@ impl Devices<'_> {
     /// Changes the settings of a device.
     pub(super) fn set<'a>(
         &self,
-        lock: impl FnOnce() -> Result<MutexGuard<'a, Inner>, Problem>,
+        lock: impl FnOnce() -> Result<MutexGuard<'a, LiveState>, Problem>,
         name: &str,
         to: &DevicePatch,
     ) -> Result<DeviceSettings, Problem> {
@@ -74,7 +74,7 @@ impl Devices<'_> {
     /// Checks that a device supports these settings. Returns its new model, if it gets one.
     fn check_device(
         &self,
-        inner: &Inner,
+        inner: &LiveState,
         after: &Device,
         to: &DevicePatch,
     ) -> Result<Option<DeviceModel>, Problem> {
@@ -151,7 +151,7 @@ impl Devices<'_> {
     /// probes that these forbid. Fails with the reason.
     pub(super) fn take_settings(
         &self,
-        inner: &Inner,
+        inner: &LiveState,
         base: &Config,
         known: &Device,
         new: &Device,
@@ -222,7 +222,7 @@ fn find(config: &Config, name: &str) -> Result<Device, Problem> {
 
 /// Checks that another configuration has the namespace that recalibrations of a device may
 /// overwrite.
-fn check_named(inner: &Inner, base: &Config, new: &Device) -> Result<(), String> {
+fn check_named(inner: &LiveState, base: &Config, new: &Device) -> Result<(), String> {
     let Some(scratch) = &new.recalibrate_scratch else { return Ok(()) };
     let said = base.numbered_namespaces().into_iter().map(|one| (one.number, one.name));
     let spaces = inner.world.spaces.iter();

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::Changes;
-use super::change_log::{self, ChangeLog, Found, Over, Step};
-use super::files::{self, BYTES_MAX, Directory, Written, digest, directory_of};
+use super::change_log::{self, ChangeLog, LogContents, StateVersion, TenantRecord};
+use super::files::{self, AppendFile, BYTES_MAX, Directory, digest, directory_of};
 
 /// The beginning of a state file's first line; the version follows.
 const FORMAT: &str = "nearflash-state ";
@@ -58,7 +58,7 @@ pub struct Store {
 /// The identity of a state file, by which a successor process checks that it opened the same file
 /// as its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StateAt {
+pub(crate) struct StateFileIdentity {
     /// The path by which this process opens the file.
     pub(crate) path: PathBuf,
     /// Device and inode of its directory.
@@ -66,10 +66,12 @@ pub(crate) struct StateAt {
     generation: u64,
 }
 
-impl StateAt {
+impl StateFileIdentity {
     /// Returns `true` if both identities name the same file with the same content.
-    pub(crate) fn is_same(&self, other: &StateAt) -> bool {
-        let place = |state: &StateAt| (state.directory, state.path.file_name().map(<_>::to_owned));
+    pub(crate) fn is_same(&self, other: &StateFileIdentity) -> bool {
+        let place = |state: &StateFileIdentity| {
+            (state.directory, state.path.file_name().map(<_>::to_owned))
+        };
         (place(self), self.generation) == (place(other), other.generation)
     }
 
@@ -91,7 +93,7 @@ impl Store {
             true => read_previous(path),
         };
         let kept = kept.map_err(|error| format!("{error}{}", way(path, previous)))?;
-        let Some(Kept { over, changes, bytes, found }) = kept else {
+        let Some(StoredState { over, changes, bytes, found }) = kept else {
             let store = Store { path: path.to_owned(), generation: 0, log: None, in_doubt: false };
             return Ok((store, Changes::default()));
         };
@@ -129,10 +131,10 @@ impl Store {
     }
 
     /// Returns the identity of the state file.
-    pub(crate) fn at(&self) -> StateAt {
+    pub(crate) fn at(&self) -> StateFileIdentity {
         let found = fs::metadata(directory_of(&self.path));
         let directory = found.map_or((0, 0), |found| (found.dev(), found.ino()));
-        StateAt { path: self.path.clone(), directory, generation: self.generation }
+        StateFileIdentity { path: self.path.clone(), directory, generation: self.generation }
     }
 
     /// Stores these changes in place of the earlier ones. After success, a restart finds them.
@@ -162,7 +164,8 @@ impl Store {
         let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
             return self.save(changes);
         };
-        let steps: Vec<Step> = tenants.iter().map(|tenant| Step::of(tenant, changes)).collect();
+        let steps: Vec<TenantRecord> =
+            tenants.iter().map(|tenant| TenantRecord::of(tenant, changes)).collect();
         let appended = log.append(self.generation + 1, &steps);
         self.generation += u64::from(appended.is_ok());
         self.judge(appended)
@@ -193,7 +196,7 @@ impl Store {
         // Until this is so it may find the old one as well, which is nothing without its log.
         directory.sync()?;
         let moved = files::rename_if_there(&log, &old_log);
-        let over = Over { generation, sum };
+        let over = StateVersion { generation, sum };
         self.log = moved.is_ok().then(|| ChangeLog::new(log, over, body.len() as u64));
         Ok(())
     }
@@ -235,21 +238,21 @@ fn way(path: &Path, previous: bool) -> String {
 
 /// The contents of a state file and its log.
 #[derive(Debug)]
-struct Kept {
-    over: Over,
+struct StoredState {
+    over: StateVersion,
     changes: Changes,
     /// The size of the state file in bytes.
     bytes: u64,
-    found: Found,
+    found: LogContents,
 }
 
 /// Reads a state file with its log; returns `None` if there is no file.
-fn read_both(path: &Path) -> Result<Option<Kept>, String> {
+fn read_both(path: &Path) -> Result<Option<StoredState>, String> {
     let log = beside(path, LOG);
     for _ in 0..READS_MAX {
         let kept = read_with(path, &log)?;
         // Whoever only looks does so while a server writes.
-        let Some(Kept { over, found, .. }) = &kept else { return Ok(None) };
+        let Some(StoredState { over, found, .. }) = &kept else { return Ok(None) };
         let is_current = !found.has_rest && !found.is_broken;
         if !is_current && read_named(path)?.is_none_or(|(now, ..)| now != *over) {
             continue;
@@ -263,7 +266,7 @@ fn read_both(path: &Path) -> Result<Option<Kept>, String> {
 }
 
 /// Reads the state before a fault: the log up to its broken line, or else the previous state file.
-fn read_previous(path: &Path) -> Result<Option<Kept>, String> {
+fn read_previous(path: &Path) -> Result<Option<StoredState>, String> {
     if let Ok(Some(kept)) = read_with(path, &beside(path, LOG))
         && kept.found.is_broken
     {
@@ -273,26 +276,26 @@ fn read_previous(path: &Path) -> Result<Option<Kept>, String> {
     // A crash may have left the log where it was.
     let with_own = read_with(&old, &beside(path, &log_of("bak")))?;
     let with_last = read_with(&old, &beside(path, LOG))?;
-    let lines = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.found.lines);
+    let lines = |kept: &Option<StoredState>| kept.as_ref().map_or(0, |kept| kept.found.lines);
     match if lines(&with_last) > lines(&with_own) { with_last } else { with_own } {
         None => Err(format!("{}: there is no such file", old.display())),
         kept => Ok(kept),
     }
 }
 
-fn read_with(path: &Path, log: &Path) -> Result<Option<Kept>, String> {
+fn read_with(path: &Path, log: &Path) -> Result<Option<StoredState>, String> {
     let Some((over, changes, bytes)) = read_named(path)? else { return Ok(None) };
     let found =
         change_log::read(log, &over).map_err(|error| format!("{}: {error}", log.display()))?;
-    Ok(Some(Kept { over, changes, bytes, found }))
+    Ok(Some(StoredState { over, changes, bytes, found }))
 }
 
-fn read_named(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
+fn read_named(path: &Path) -> Result<Option<(StateVersion, Changes, u64)>, String> {
     read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Reads a state file and its size; returns `None` if there is no file.
-fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
+fn read(path: &Path) -> Result<Option<(StateVersion, Changes, u64)>, String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
@@ -327,13 +330,13 @@ fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     }
     let changes = serde_json::from_slice(body)
         .map_err(|error| format!("this state file makes no sense: {error}"))?;
-    Ok(Some((Over { generation, sum: sum.to_owned() }, changes, body.len() as u64)))
+    Ok(Some((StateVersion { generation, sum: sum.to_owned() }, changes, body.len() as u64)))
 }
 
 /// Writes a file durably; only its owner may read it.
 fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     files::remove_if_there(path)?;
-    let mut file = Written::create(path)?;
+    let mut file = AppendFile::create(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     file.sync()
 }

@@ -4,13 +4,13 @@ use control::admin::{
     self, Ana, Code, Contained, Controller, HostPatch, KeyState, NewSubsystem, Problem,
     SubsystemPatch,
 };
-use proto::nvme::{ControllerInfo, Kind};
+use proto::nvme::{ControllerInfo, ControllerKind};
 
 use super::namespaces::{exports, vacant_nsid};
 use super::reconciler::Reconciler;
-use super::seen::Seen;
-use super::world::World;
-use super::{Inner, namespaces};
+use super::seen::ReportedState;
+use super::world::ServerSnapshot;
+use super::{LiveState, namespaces};
 
 /// Creates, changes and describes the subsystems and hosts of a server.
 pub(super) struct Subsystems<'a>(pub(super) &'a Reconciler);
@@ -30,7 +30,7 @@ impl Subsystems<'_> {
 
     pub(super) fn add(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         wanted: &NewSubsystem,
     ) -> Result<admin::SubsystemStatus, Problem> {
         self.controllers()?;
@@ -65,7 +65,7 @@ impl Subsystems<'_> {
 
     pub(super) fn set(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         nqn: &str,
         to: &SubsystemPatch,
     ) -> Result<admin::SubsystemStatus, Problem> {
@@ -78,7 +78,7 @@ impl Subsystems<'_> {
         self.told_one(nqn)
     }
 
-    pub(super) fn remove(&self, inner: &mut Inner, nqn: &str) -> Result<(), Problem> {
+    pub(super) fn remove(&self, inner: &mut LiveState, nqn: &str) -> Result<(), Problem> {
         self.0.change(inner, |inner, changes| {
             find(&inner.world, nqn)?;
             changes.subsystems.insert(nqn.to_owned(), None);
@@ -95,7 +95,7 @@ impl Subsystems<'_> {
 
     pub(super) fn set_host(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         nqn: &str,
         to: &HostPatch,
     ) -> Result<admin::HostStatus, Problem> {
@@ -132,7 +132,7 @@ impl Subsystems<'_> {
         Ok(now.expect("the change was made"))
     }
 
-    pub(super) fn remove_host(&self, inner: &mut Inner, nqn: &str) -> Result<(), Problem> {
+    pub(super) fn remove_host(&self, inner: &mut LiveState, nqn: &str) -> Result<(), Problem> {
         self.0.change(inner, |inner, changes| {
             let hosts = &inner.world.config.host;
             if hosts.iter().all(|host| host.nqn != nqn) {
@@ -159,7 +159,10 @@ impl Subsystems<'_> {
     }
 }
 
-pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsystem, Problem> {
+pub(super) fn find<'a>(
+    world: &'a ServerSnapshot,
+    nqn: &str,
+) -> Result<&'a spec::Subsystem, Problem> {
     let all = &world.config.subsystem;
     all.iter().find(|one| one.nqn.as_deref() == Some(nqn)).ok_or_else(|| {
         let known = all.iter().filter_map(|one| one.nqn.clone()).collect();
@@ -176,7 +179,7 @@ fn check<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<(), Problem>
 
 /// Returns a subsystem with the changes of a patch.
 fn changed(
-    world: &World,
+    world: &ServerSnapshot,
     subsystem: &spec::Subsystem,
     to: &SubsystemPatch,
 ) -> Result<spec::Subsystem, Problem> {
@@ -221,7 +224,7 @@ fn changed(
 }
 
 fn told(
-    seen: &Seen,
+    seen: &ReportedState,
     subsystem: &spec::Subsystem,
     controllers: &[ControllerInfo],
 ) -> admin::SubsystemStatus {
@@ -236,7 +239,7 @@ fn told(
         contained.into_iter().map(|(nsid, number)| Contained { nsid, number, name: name(number) });
     let own = controllers
         .iter()
-        .filter(|one| one.kind == Kind::Io && one.subsystem.as_str() == nqn)
+        .filter(|one| one.kind == ControllerKind::Io && one.subsystem.as_str() == nqn)
         .map(|one| Controller {
             cntlid: one.cntlid,
             host: one.host.to_string(),

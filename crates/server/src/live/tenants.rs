@@ -7,13 +7,13 @@ use std::slice;
 use contract::Promise;
 use control::admin::{Problem, in_batch};
 use control::{Admission, Batch, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
-use spec::{Changed, Tenant, diff};
+use spec::{ChangedValues, Tenant, diff};
 
 use super::listeners::Listeners;
 use super::reconciler::Reconciler;
-use super::{Changes, Inner};
+use super::{Changes, LiveState};
 
-impl Inner {
+impl LiveState {
     /// Stores these tenants, as far as they differ from the configuration.
     pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
         let first = self.first_device();
@@ -52,7 +52,7 @@ pub(super) struct Tenants<'a>(pub(super) &'a Reconciler);
 impl Tenants<'_> {
     /// Removes a tenant that no other object names. If the change cannot be stored, the tenant
     /// stays.
-    pub(super) fn end(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
+    pub(super) fn end(&self, inner: &mut LiveState, name: &str) -> Result<(), Problem> {
         let tenants = &self.0.ground.tenants;
         if let Some(by) = Listeners(self.0).namer_of(inner, name) {
             return Err(Refusal::InUse { name: name.to_owned(), by }.into());
@@ -71,7 +71,7 @@ impl Tenants<'_> {
     /// undone.
     pub(super) fn change_together(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         changes: &[TenantChange],
     ) -> Result<(), Problem> {
         self.change_all(inner, changes, |n, refusal| in_batch(n, &changes[n], refusal), |_| Ok(()))
@@ -80,7 +80,7 @@ impl Tenants<'_> {
     /// Creates or changes one tenant.
     pub(super) fn change(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         change: &TenantChange,
     ) -> Result<Admission, Problem> {
         let admission = |registry: &TenantRegistry| registry.admission_of(change.name());
@@ -91,7 +91,7 @@ impl Tenants<'_> {
     /// other change can begin.
     fn change_all<T>(
         &self,
-        inner: &mut Inner,
+        inner: &mut LiveState,
         changes: &[TenantChange],
         refused: impl Fn(usize, Refusal) -> Problem,
         told: impl FnOnce(&TenantRegistry) -> Result<T, Refusal>,
@@ -137,7 +137,7 @@ fn changed_tenants(
     list: &[TenantInfo],
     first: Option<&str>,
     is_changed: impl Fn(&str) -> bool,
-) -> Changed<String, Tenant> {
+) -> ChangedValues<String, Tenant> {
     let said: Vec<Tenant> = said.iter().map(|said| said.clone().on(first)).collect();
     let names: HashSet<&str> = said.iter().map(|said| said.name.as_str()).collect();
     // Made because a rule, a listener or nobody names it.

@@ -10,18 +10,18 @@ use control::admin::{
     Code, DrainServer, Inventory, NamespacePatch, NewNamespace, Recalibrator, RemoveListener,
 };
 use control::{TenantChange, WorkerController, WorkerMailbox};
-use dataplane::{Accounts, Chosen, Orders, Places, Volume};
+use dataplane::{DeviceTable, KernelInterface, ThreadAccounts, Volume, WorkerOrders};
 use flash::Spec;
 use io::{Clock, TcpOptions};
 use qos::{DeviceModel, RatePoint};
-use worker::{Access, Fences, Listeners, Namespaces, Parts};
+use worker::{AccessRules, Fences, Listeners, Namespaces, SharedState};
 
 use super::files::power::{self, Fault};
 use super::*;
-use crate::config::{Mistakes, Room};
+use crate::config::{DeviceCapacity, Mistakes};
 use crate::fabric::Wakers;
 use crate::listen::NUMBER_MAX;
-use crate::recalibrate::{ModelStore, Tools};
+use crate::recalibrate::{ModelStore, RecalibrationContext};
 use crate::tenancy;
 use crate::wait::SETTLE_MAX;
 
@@ -29,19 +29,19 @@ const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
 
 /// Creates a server without workers that has this configuration.
-pub(crate) fn live(config: &str) -> Arc<Live> {
+pub(crate) fn live(config: &str) -> Arc<LiveConfig> {
     live_that_keeps(config, None)
 }
 
 /// Creates a server without workers, which keeps its changes in `store`.
-fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
+fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<LiveConfig> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
     let now: control::Clock = Arc::new(move || clock.now());
     let config = Changes::default().made_to(&base);
     let specs: Vec<Spec> = base.device.iter().map(|one| one.spec.parse().unwrap()).collect();
     let limits = Mistakes::collect(|wrong| base.limits_or(wrong)).unwrap();
-    let needs = tenancy::Needs {
+    let needs = tenancy::TenancyInputs {
         base: &base,
         config: &config,
         listen: &[],
@@ -54,15 +54,15 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
         let spec: Spec = device.spec.parse().unwrap();
         (device.name.clone(), Volume::open(&spec).unwrap())
     };
-    let places = Arc::new(Places::of(base.device.iter().map(open).collect()));
-    let shared = Arc::new(Parts {
+    let places = Arc::new(DeviceTable::of(base.device.iter().map(open).collect()));
+    let shared = Arc::new(SharedState {
         namespaces: Namespaces::new(Vec::new()),
-        access: Access::new(Vec::new()),
+        access: AccessRules::new(Vec::new()),
         listeners: Listeners::with_places(NUMBER_MAX),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     });
-    let ground = Ground {
+    let ground = FixedParts {
         places,
         shared,
         fabric: Arc::default(),
@@ -74,15 +74,22 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
         insecure: false,
         drain_limit: Duration::from_secs(10),
     };
-    Live::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
+    LiveConfig::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
 }
 
 /// Creates the recalibrations of a server, without the thread that begins them.
-pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
-    let Ground { tenants, places, clock, workers, .. } = &live.reconciler.ground;
+pub(crate) fn recalibrations(live: &Arc<LiveConfig>) -> Arc<Recalibrations> {
+    let FixedParts { tenants, places, clock, workers, .. } = &live.reconciler.ground;
     let (tenants, places) = (tenants.clone(), places.clone());
-    let (clock, workers, chosen) = (*clock, *workers, Chosen::Epoll);
-    let tools = Tools { tenants, places, clock, accounts: Accounts::default(), workers, chosen };
+    let (clock, workers, chosen) = (*clock, *workers, KernelInterface::Epoll);
+    let tools = RecalibrationContext {
+        tenants,
+        places,
+        clock,
+        accounts: ThreadAccounts::default(),
+        workers,
+        chosen,
+    };
     let devices = &live.reconciler.seen().world.config.device;
     let all = Recalibrations::new(tools, live.clone(), devices);
     live.set_recalibrations(&all);
@@ -90,17 +97,21 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
 }
 
 /// Gives the server access to one silent worker. No order waits for it, so orders are done at once.
-pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
+pub(crate) fn open_gate(live: &LiveConfig) -> (Arc<WorkerOrders>, Vec<WorkerMailbox>) {
     open_gate_of(live, 1)
 }
 
 /// Gives the server access to so many silent workers. No order waits for them, so orders are done
 /// at once.
-fn open_gate_of(live: &Live, workers: usize) -> (Arc<Orders>, Vec<WorkerMailbox>) {
+fn open_gate_of(live: &LiveConfig, workers: usize) -> (Arc<WorkerOrders>, Vec<WorkerMailbox>) {
     let tenants = live.reconciler.ground.tenants.clone();
     let (controller, boxes) = WorkerController::new(tenants, workers);
-    let orders = Arc::new(Orders::new(0).0);
-    let gate = Gate { orders: orders.clone(), wakers: Vec::new(), commands: controller.commands() };
+    let orders = Arc::new(WorkerOrders::new(0).0);
+    let gate = WorkerAccess {
+        orders: orders.clone(),
+        wakers: Vec::new(),
+        commands: controller.commands(),
+    };
     live.set_gate(gate);
     (orders, boxes)
 }
@@ -162,7 +173,7 @@ fn a_namespace_that_a_device_has_as_scratch_stays() {
 }
 
 /// The result of a change that enlarges a device, and of a restart after it.
-struct Grown {
+struct GrowthResult {
     is_done: bool,
     /// `true` if the change made fewer file calls than the one that was to fail.
     is_over: bool,
@@ -173,7 +184,7 @@ struct Grown {
 }
 
 /// Makes a change while another thread confirms each change of a namespace, as a worker does.
-fn beside_a_worker<T>(live: &Live, change: impl FnOnce() -> T) -> T {
+fn beside_a_worker<T>(live: &LiveConfig, change: impl FnOnce() -> T) -> T {
     let tenants = &live.reconciler.ground.tenants;
     let meters = tenants.meters(0);
     let is_over = AtomicBool::new(false);
@@ -206,7 +217,7 @@ fn more() -> NewNamespace {
 
 /// Adds a namespace to a device that has no room for it, while the file calls of the state file
 /// have the fault for their `n`-th call.
-fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
+fn grow(n: usize, fault: fn(usize) -> Fault) -> GrowthResult {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let (disk, state) = (folder.path().join("disk"), folder.path().join("state"));
     let config =
@@ -221,10 +232,10 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
     drop(live);
     let bytes = std::fs::metadata(&disk).unwrap().len();
     let (_, changes) = Store::open(&state, false).unwrap();
-    let room = Room::of_blocks(bytes / 512);
+    let room = DeviceCapacity::of_blocks(bytes / 512);
     let spaces = changes.made_to(&Config::parse(&config).unwrap()).spaces(&[room]).unwrap();
     let namespaces = spaces.iter().map(|one| (one.name.clone(), one.place.blocks * 512)).collect();
-    Grown { is_done, is_over, bytes, namespaces }
+    GrowthResult { is_done, is_over, bytes, namespaces }
 }
 
 #[test]
@@ -324,7 +335,7 @@ fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     assert!(later.iter().any(|why| why.contains("no descriptors are left")), "{later:?}");
     assert!(live.listeners().unwrap().listeners.is_empty());
     // It is tried again, and not called by what the other was.
-    assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), Reloaded::default());
+    assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), ReloadReport::default());
     let listed = live.listeners().unwrap().listeners;
     assert_eq!(listed.iter().map(|one| one.number).collect::<Vec<_>>(), [1]);
     assert!(live.lock().open[0].at.id != ListenerId(0));
@@ -383,7 +394,7 @@ fn the_numbers_of_a_file_hold_after_a_reload_and_when_an_added_listener_goes() {
         |number: u16| live.lock().open.iter().find(|open| open.at.number == number).unwrap().at.id;
     let of_c = id_of(3);
     // As a restart would number them.
-    assert_eq!(live.reload(config(&["a", "c"])).unwrap(), Reloaded::default());
+    assert_eq!(live.reload(config(&["a", "c"])).unwrap(), ReloadReport::default());
     is(&[(1, "a"), (2, "c")]);
     assert_eq!(id_of(2), of_c, "it is the same listener");
     let url = format!("reflex+unix:{}", folder.path().join("x").display());
@@ -392,7 +403,7 @@ fn the_numbers_of_a_file_hold_after_a_reload_and_when_an_added_listener_goes() {
     is(&[(1, "a"), (2, "c"), (3, "x"), (4, "d")]);
     live.remove_listener("3", RemoveListener::default()).unwrap();
     is(&[(1, "a"), (2, "c"), (4, "d")]);
-    assert_eq!(live.reload(config(&["a", "c", "d"])).unwrap(), Reloaded::default());
+    assert_eq!(live.reload(config(&["a", "c", "d"])).unwrap(), ReloadReport::default());
     is(&[(1, "a"), (2, "c"), (4, "d")]);
     // The number that is left out is free for another that is added.
     live.add_listener(&spec::Listener::from_argument(&url)).unwrap();
@@ -559,7 +570,8 @@ fn blocks_that_are_being_given_back_go_to_nobody() {
     // As while a disk discards the blocks behind the namespace, and blocks of the other device.
     live.lock().freeing = vec![place(0, 2_048), place(1, 0)];
     live.add_namespace(&wanted("later")).unwrap();
-    let firsts = |live: &Live| live.spaces().iter().map(|one| one.place.first).collect::<Vec<_>>();
+    let firsts =
+        |live: &LiveConfig| live.spaces().iter().map(|one| one.place.first).collect::<Vec<_>>();
     assert_eq!(firsts(&live), [0, 4_096]);
     live.change_tenant(&plain("late")).unwrap();
     let larger = NamespacePatch { bytes: Some(2 << 20), ..NamespacePatch::default() };

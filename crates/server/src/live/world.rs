@@ -4,32 +4,32 @@
 use std::sync::Arc;
 
 use contract::{Geometry, NamespaceId};
-use dataplane::Disk;
+use dataplane::OpenDevice;
 use proto::nvme::{self, Fabric};
 use spec::diff;
 use worker::Namespace;
 
-use super::ground::Ground;
-use super::open::Open;
-use crate::config::{Config, Room, Space};
+use super::ground::FixedParts;
+use super::open::OpenListener;
+use crate::config::{Config, DeviceCapacity, ServerNamespace};
 use crate::fabric;
 
 /// The state of a server at one moment.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct ServerSnapshot {
     /// The configuration. Its tenants may be out of date; the registry has the current ones.
     pub(super) config: Config,
     /// The namespaces, sorted by number.
-    pub(super) spaces: Vec<Space>,
+    pub(super) spaces: Vec<ServerNamespace>,
     /// The configuration of the NVMe fabric, if a listener ever spoke NVMe.
     pub(super) nvme: Option<nvme::Config>,
 }
 
 /// A change of a namespace to tell workers: its number, its new state or `None` if it is removed,
 /// and its name.
-pub(super) type Move = (NamespaceId, Option<Namespace>, Arc<str>);
+pub(super) type NamespaceChange = (NamespaceId, Option<Namespace>, Arc<str>);
 
-impl World {
+impl ServerSnapshot {
     /// Derives the state from a configuration. With `grow`, namespaces may extend beyond the end of
     /// devices that can grow.
     ///
@@ -37,19 +37,19 @@ impl World {
     /// The mistakes of the configuration.
     pub(super) fn of(
         config: Config,
-        ground: &Ground,
-        open: &[Open],
+        ground: &FixedParts,
+        open: &[OpenListener],
         grow: bool,
-    ) -> Result<World, String> {
+    ) -> Result<ServerSnapshot, String> {
         let room = |name: &String| {
-            let Disk { place, volume, .. } =
+            let OpenDevice { place, volume, .. } =
                 ground.places.find(name).ok_or_else(|| format!("there is no device {name:?}"))?;
             let (blocks, grows) = (volume.blocks(), grow && volume.can_grow());
-            Ok(Room { place, blocks, grows, files: volume.files_on_it().clone() })
+            Ok(DeviceCapacity { place, blocks, grows, files: volume.files_on_it().clone() })
         };
         let names = config.device_names();
-        let rooms = names.iter().map(room).collect::<Result<Vec<Room>, String>>()?;
-        let mut world = World { spaces: config.spaces(&rooms)?, config, nvme: None };
+        let rooms = names.iter().map(room).collect::<Result<Vec<DeviceCapacity>, String>>()?;
+        let mut world = ServerSnapshot { spaces: config.spaces(&rooms)?, config, nvme: None };
         let find = |name: &str| ground.tenants.find(name);
         world.nvme = world.plan(ground, open, &ground.places.geometries()).config(find)?;
         Ok(world)
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Creates the NVMe fabric of this state, which must have an NVMe listener.
-    pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
+    pub(super) fn fabric(&self, ground: &FixedParts) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");
         let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));
         fabric.map_err(|error| error.to_string())
@@ -91,13 +91,13 @@ impl World {
 
     fn plan<'a>(
         &'a self,
-        ground: &'a Ground,
-        open: &'a [Open],
+        ground: &'a FixedParts,
+        open: &'a [OpenListener],
         geometries: &'a [Geometry],
-    ) -> fabric::Plan<'a> {
-        fabric::Plan {
+    ) -> fabric::FabricInputs<'a> {
+        fabric::FabricInputs {
             config: &self.config,
-            listeners: open.iter().map(Open::entrance).collect(),
+            listeners: open.iter().map(OpenListener::entrance).collect(),
             is_made: ground.fabric.get().is_some(),
             spaces: &self.spaces,
             geometries,
@@ -109,8 +109,11 @@ impl World {
 /// Returns the changes of namespaces to tell workers, in two lists: first additions (new, larger,
 /// renamed or newly writable ones), then removals (removed, smaller or newly read-only ones). A
 /// namespace with both is in both lists.
-pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
-    fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
+pub(super) fn moves(
+    before: &[ServerNamespace],
+    after: &[ServerNamespace],
+) -> (Vec<NamespaceChange>, Vec<NamespaceChange>) {
+    fn of(list: &[ServerNamespace], number: NamespaceId) -> Option<&ServerNamespace> {
         let found = list.binary_search_by_key(&number, |space| space.number);
         found.ok().map(|at| &list[at])
     }
@@ -143,17 +146,18 @@ pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>)
 mod tests {
     use super::*;
 
-    fn space(number: u16, first: u64, blocks: u64) -> Space {
+    fn space(number: u16, first: u64, blocks: u64) -> ServerNamespace {
         let place = Namespace { device: 0, first, blocks, read_only: false };
         let name = format!("ns{number}");
-        Space { number: NamespaceId(number), name, uuid: None, file: None, place }
+        ServerNamespace { number: NamespaceId(number), name, uuid: None, file: None, place }
     }
 
     #[test]
     fn who_is_told_first_depends_on_which_way_it_goes() {
         let before = [space(1, 0, 10), space(2, 10, 10), space(3, 20, 10), space(4, 30, 1)];
         let after = [space(1, 0, 10), space(2, 10, 5), space(3, 20, 20), space(5, 40, 1)];
-        let numbers = |moves: Vec<Move>| moves.iter().map(|(n, ..)| n.0).collect::<Vec<_>>();
+        let numbers =
+            |moves: Vec<NamespaceChange>| moves.iter().map(|(n, ..)| n.0).collect::<Vec<_>>();
         let (more, less) = moves(&before, &after);
         assert_eq!((numbers(more), numbers(less)), (vec![3, 5], vec![2, 4]));
     }
@@ -162,11 +166,11 @@ mod tests {
     fn who_may_not_write_is_told_last_and_who_may_first() {
         let one = |blocks, read_only| {
             let plain = space(1, 0, blocks);
-            [Space { place: Namespace { read_only, ..plain.place }, ..plain }]
+            [ServerNamespace { place: Namespace { read_only, ..plain.place }, ..plain }]
         };
-        let told = |before: [Space; 1], after: [Space; 1]| {
+        let told = |before: [ServerNamespace; 1], after: [ServerNamespace; 1]| {
             let (more, less) = moves(&before, &after);
-            let said = |all: Vec<Move>| {
+            let said = |all: Vec<NamespaceChange>| {
                 let each = all.into_iter().map(|(_, is, _)| is.map(|is| (is.blocks, is.read_only)));
                 each.map(Option::unwrap).collect::<Vec<_>>()
             };

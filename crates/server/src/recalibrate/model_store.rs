@@ -3,7 +3,7 @@
 use control::admin::Problem;
 use qos::DeviceModel;
 
-use crate::config::Space;
+use crate::config::ServerNamespace;
 
 /// The part of a server that stores models and knows where probes may write.
 pub(crate) trait ModelStore: Send + Sync {
@@ -25,7 +25,7 @@ pub(crate) trait ModelStore: Send + Sync {
         &self,
         device: &str,
         name: Option<&str>,
-        then: &mut dyn FnMut(Option<&Space>),
+        then: &mut dyn FnMut(Option<&ServerNamespace>),
     ) -> Result<(), Problem>;
 }
 
@@ -36,7 +36,7 @@ impl dyn ModelStore {
         &self,
         device: &str,
         name: Option<&str>,
-        then: impl FnOnce(Option<&Space>) -> T,
+        then: impl FnOnce(Option<&ServerNamespace>) -> T,
     ) -> Result<T, Problem> {
         let (mut then, mut told) = (Some(then), None);
         self.show_scratch(device, name, &mut |space| told = then.take().map(|then| then(space)))?;

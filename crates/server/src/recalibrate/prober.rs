@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Feedback, Instant, Range, Scheduler,
-    SizeClass, SlotTable, Submission, TenantId, Turn,
+    SizeClass, SlotTable, Submission, TenantId, TurnOutcome,
 };
 use dataplane::{SocketBackend, Volume};
-use flash::Chance;
-use io::{Clock, Reactor, SpinPolicy, ThreadAccount, Waits};
+use flash::Rng;
+use io::{Clock, CpuWaits, Reactor, SpinPolicy, ThreadAccount};
 use qos::{AnyScheduler, PAGE_BYTES};
 
 /// Maximum number of probes that wait or are at the device.
@@ -35,12 +35,12 @@ const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
 /// A range of blocks on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BlockRange {
     pub(super) first: u64,
     pub(super) blocks: u64,
 }
 
-impl Place {
+impl BlockRange {
     /// Returns the first whole page of the range and the number of whole pages.
     fn pages(self) -> (u64, u64) {
         let first = self.first.div_ceil(PAGE_BLOCKS);
@@ -50,7 +50,7 @@ impl Place {
 
 /// The probes to be made: their rate and mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct ProbeLoad {
     /// Probes a second; zero for none.
     pub(super) iops: f64,
     /// The share of reads, 0 to 1.
@@ -60,8 +60,8 @@ pub(super) struct Offer {
 /// The state shared by the thread that submits probe requests and the recalibration that orders
 /// them.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
-    offer: Mutex<Offer>,
+pub(super) struct ProberControl {
+    offer: Mutex<ProbeLoad>,
     /// The number of times that the offer was replaced.
     changes: AtomicU64,
     stop: AtomicBool,
@@ -74,9 +74,9 @@ pub(super) struct Orders {
     account: OnceLock<Option<ThreadAccount>>,
 }
 
-impl Orders {
+impl ProberControl {
     /// Replaces the rate and the mix of the probes.
-    pub(super) fn offer(&self, offer: Offer) {
+    pub(super) fn offer(&self, offer: ProbeLoad) {
         *self.offer.lock().expect("no holder panics") = offer;
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -97,7 +97,7 @@ impl Orders {
     }
 
     /// Returns the wait times of the thread; zero where the kernel does not count them.
-    pub(super) fn waits(&self) -> Waits {
+    pub(super) fn waits(&self) -> CpuWaits {
         let account = self.account.get().and_then(Option::as_ref);
         account.and_then(ThreadAccount::waits).unwrap_or_default()
     }
@@ -109,8 +109,8 @@ impl Orders {
 }
 
 /// The inputs of the thread that makes probes.
-pub(super) struct Tools {
-    pub(super) orders: Arc<Orders>,
+pub(super) struct ProberInputs {
+    pub(super) orders: Arc<ProberControl>,
     pub(super) volume: Arc<Volume>,
     /// The index of the device.
     pub(super) device: usize,
@@ -121,12 +121,12 @@ pub(super) struct Tools {
     pub(super) clock: Clock,
     pub(super) seed: u64,
     /// The range that probes may overwrite; `None` if probes do not write.
-    pub(super) scratch: Option<Place>,
+    pub(super) scratch: Option<BlockRange>,
 }
 
 /// Starts the thread that makes probes.
 pub(super) fn start<N: SocketBackend>(
-    tools: Tools,
+    tools: ProberInputs,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
     let orders = tools.orders.clone();
     let body = move || {
@@ -139,17 +139,17 @@ pub(super) fn start<N: SocketBackend>(
     thread.map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-fn work<N: SocketBackend>(tools: Tools) -> Result<(), String> {
+fn work<N: SocketBackend>(tools: ProberInputs) -> Result<(), String> {
     let say = |error: io::Error| error.to_string();
     let reactor = N::Reactor::new().map_err(say)?;
     let volume = &tools.volume;
     let device = volume.open_queue(&N::through(&reactor), tools.device, tools.worker)?;
     let carve = || io::carve(&[SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX }]).map_err(say);
-    let mut chance = Chance::new(tools.seed);
+    let mut chance = Rng::new(tools.seed);
     let read_pool = BufPool::new(carve()?.bufs);
     let mut write_pool = BufPool::new(carve()?.bufs);
     fill(&mut write_pool, &mut chance);
-    let everything = Place { first: 0, blocks: volume.blocks() };
+    let everything = BlockRange { first: 0, blocks: volume.blocks() };
     let clock = tools.clock;
     let mut prober = Prober {
         orders: tools.orders,
@@ -163,7 +163,7 @@ fn work<N: SocketBackend>(tools: Tools) -> Result<(), String> {
         chance,
         everything,
         scratch: tools.scratch,
-        offer: Offer::default(),
+        offer: ProbeLoad::default(),
         changes: 0,
         next_at: Instant::ZERO,
         submitted: 0,
@@ -174,7 +174,7 @@ fn work<N: SocketBackend>(tools: Tools) -> Result<(), String> {
 }
 
 /// Fills all buffers of a pool with random data, which no device can compress.
-fn fill(pool: &mut BufPool, chance: &mut Chance) {
+fn fill(pool: &mut BufPool, chance: &mut Rng) {
     let mut all: Vec<Buf> = std::iter::from_fn(|| pool.take(PAGE_BYTES)).collect();
     for buf in &mut all {
         for word in buf.prefix_mut(PAGE_BYTES).chunks_exact_mut(8) {
@@ -192,7 +192,7 @@ struct Probe {
 }
 
 struct Prober<D> {
-    orders: Arc<Orders>,
+    orders: Arc<ProberControl>,
     device: D,
     scheduler: AnyScheduler,
     tenant: TenantId,
@@ -201,10 +201,10 @@ struct Prober<D> {
     write_pool: BufPool,
     table: SlotTable<Probe>,
     done: Vec<Completion>,
-    chance: Chance,
-    everything: Place,
-    scratch: Option<Place>,
-    offer: Offer,
+    chance: Rng,
+    everything: BlockRange,
+    scratch: Option<BlockRange>,
+    offer: ProbeLoad,
     /// The number of the last offer that was read.
     changes: u64,
     /// The time at which the next probe arrives.
@@ -217,7 +217,7 @@ struct Prober<D> {
 
 impl<D: Device> Prober<D> {
     /// Runs one turn. Returns `None` after the last.
-    fn turn(&mut self, now: Instant) -> Option<Turn> {
+    fn turn(&mut self, now: Instant) -> Option<TurnOutcome> {
         let is_stopped = self.orders.stop.load(Ordering::Acquire);
         self.take_offer(now, is_stopped);
         let arrived = self.arrive(now);
@@ -236,13 +236,13 @@ impl<D: Device> Prober<D> {
         }
         let others = [self.scheduler.wake_at(now), self.device.wake_at()];
         let wake_at = others.into_iter().flatten().fold(wake_at, Instant::min);
-        Some(Turn { progressed, wake_at: Some(wake_at) })
+        Some(TurnOutcome { progressed, wake_at: Some(wake_at) })
     }
 
     fn take_offer(&mut self, now: Instant, is_stopped: bool) {
         let changes = self.orders.changes.load(Ordering::Acquire);
         if is_stopped {
-            self.offer = Offer::default();
+            self.offer = ProbeLoad::default();
             self.drop_waiting();
         } else if changes != self.changes {
             self.changes = changes;
@@ -359,20 +359,20 @@ mod tests {
     /// A prober over a device in memory. Each turn takes a tenth of a millisecond of virtual time.
     struct Run {
         volume: MemVolume,
-        orders: Arc<Orders>,
+        orders: Arc<ProberControl>,
         prober: Prober<MemQueue>,
         now: Instant,
     }
 
     impl Run {
-        fn new(scratch: Option<Place>) -> Run {
-            let (volume, orders) = (MemVolume::new(1024), Arc::new(Orders::default()));
+        fn new(scratch: Option<BlockRange>) -> Run {
+            let (volume, orders) = (MemVolume::new(1024), Arc::new(ProberControl::default()));
             let mut registry = Registry::new(DeviceModel::unlimited(), 1);
             let tenant = registry.register(None, Instant::ZERO).unwrap().tenant;
             let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
             let class = SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX };
             let pool = || BufPool::new(io::carve(&[class]).unwrap().bufs);
-            let (read_pool, mut write_pool, mut chance) = (pool(), pool(), Chance::new(7));
+            let (read_pool, mut write_pool, mut chance) = (pool(), pool(), Rng::new(7));
             fill(&mut write_pool, &mut chance);
             let prober = Prober {
                 orders: orders.clone(),
@@ -384,9 +384,9 @@ mod tests {
                 table: SlotTable::new(PROBES_MAX),
                 done: Vec::new(),
                 chance,
-                everything: Place { first: 0, blocks: 1024 },
+                everything: BlockRange { first: 0, blocks: 1024 },
                 scratch,
-                offer: Offer::default(),
+                offer: ProbeLoad::default(),
                 changes: 0,
                 next_at: Instant::ZERO,
                 submitted: 0,
@@ -404,7 +404,7 @@ mod tests {
         }
 
         fn offer(&mut self, reads: f64) {
-            self.orders.offer(Offer { iops: 100_000.0, reads });
+            self.orders.offer(ProbeLoad { iops: 100_000.0, reads });
         }
 
         /// Returns the pages that were written.
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn probes_write_to_whole_pages_of_the_scratch_and_nowhere_else() {
         // Neither its first nor its last page is whole.
-        let mut run = Run::new(Some(Place { first: 260, blocks: 250 }));
+        let mut run = Run::new(Some(BlockRange { first: 260, blocks: 250 }));
         run.offer(0.5);
         assert!(run.turns(500));
         let (reads, writes) = run.orders.submitted();
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn probes_end_when_told() {
-        let mut run = Run::new(Some(Place { first: 0, blocks: 512 }));
+        let mut run = Run::new(Some(BlockRange { first: 0, blocks: 512 }));
         run.offer(0.5);
         assert!(run.turns(100));
         // Reads alone; then nothing, until there is another offer.
@@ -447,7 +447,7 @@ mod tests {
         assert!(run.turns(200));
         let more = run.orders.submitted();
         assert!(more.0 > reads && more.1 == writes, "{more:?} after {reads}, {writes}");
-        run.orders.offer(Offer::default());
+        run.orders.offer(ProbeLoad::default());
         assert!(run.turns(1));
         let before = run.orders.submitted();
         assert!(run.turns(200));

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
-use dataplane::Chosen;
-use io::{EpollSockets, Sockets, Waits};
+use dataplane::KernelInterface;
+use io::{CpuWaits, EpollSockets, Sockets};
 use qos::recalibrate::{Findings, Plan, Recalibration, Step, StepReading};
-use qos::{DeviceModel, QueueLimits, Seen, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
+use qos::{DelaysCursor, DeviceModel, QueueLimits, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
 
-use super::Tools;
-use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
+use super::RecalibrationContext;
+use super::prober::{self, BlockRange, PROBES_MAX, ProbeLoad, ProberControl};
 
 /// The shortest and the longest time for which a step measures. In between, a step measures about
 /// [`STEP_READS`] reads.
@@ -36,7 +36,7 @@ pub(super) const IDLE_SHARE: f64 = 0.2;
 
 /// The reason that a recalibration ended without a result.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum RecalibrationStop {
     /// The operator or the server ended the recalibration.
     Cancelled,
     /// Load has come, and the recalibration was only allowed without load.
@@ -45,19 +45,19 @@ pub(super) enum Ended {
     Refused(String),
 }
 
-impl From<String> for Ended {
-    fn from(why: String) -> Ended {
-        Ended::Refused(why)
+impl From<String> for RecalibrationStop {
+    fn from(why: String) -> RecalibrationStop {
+        RecalibrationStop::Refused(why)
     }
 }
 
 /// The inputs of a measurement: the device and settings, and the means to follow and cancel it.
-pub(super) struct Order<'a> {
+pub(super) struct MeasurementInputs<'a> {
     pub(super) device: &'a str,
-    pub(super) scratch: Option<Place>,
+    pub(super) scratch: Option<BlockRange>,
     /// `true` if the measurement gives way to load.
     pub(super) gives_way: bool,
-    pub(super) orders: Arc<Orders>,
+    pub(super) orders: Arc<ProberControl>,
     /// Returns true once the measurement was cancelled.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
     /// Reports the progress before a step, and again with the observation after it.
@@ -66,8 +66,8 @@ pub(super) struct Order<'a> {
 
 /// A running recalibration.
 struct Run<'a> {
-    tools: &'a Tools,
-    order: &'a Order<'a>,
+    tools: &'a RecalibrationContext,
+    order: &'a MeasurementInputs<'a>,
     /// The index of the device.
     place: usize,
     shared: Arc<Shared>,
@@ -80,26 +80,29 @@ struct Run<'a> {
     late_at: Instant,
     /// The requests that were submitted up to the last look at tenants; `None` before the first
     /// look.
-    looked: Option<Looked>,
+    looked: Option<SubmissionCounts>,
     /// The number of steps that were repeated because threads had to wait for processors.
     repeats: u32,
 }
 
 /// The numbers of probes (reads, writes) and of all requests that were submitted up to the time
 /// `at`.
-struct Looked {
+struct SubmissionCounts {
     at: Instant,
     probes: (u64, u64),
-    seen: Seen,
+    seen: DelaysCursor,
 }
 
 /// Measures a device with probes beside its tenants.
-pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ended> {
+pub(super) fn measure(
+    tools: &RecalibrationContext,
+    order: &MeasurementInputs<'_>,
+) -> Result<Findings, RecalibrationStop> {
     let (n, shared, plan) = plan(tools, order)?;
     if tools.workers >= WORKERS_MAX {
         let why =
             format!("probes need a scheduler of their own, and {WORKERS_MAX} workers have all");
-        return Err(Ended::Refused(why));
+        return Err(RecalibrationStop::Refused(why));
     }
     let now = tools.tenants.now();
     let name = format!("(recalibration of device {n})");
@@ -136,7 +139,10 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
 }
 
 /// Returns the device's index, the state that its workers share, and the plan of the measurement.
-fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
+fn plan(
+    tools: &RecalibrationContext,
+    order: &MeasurementInputs<'_>,
+) -> Result<(usize, Arc<Shared>, Plan), String> {
     let registry = tools.tenants.registry();
     let say = |refusal: control::Refusal| refusal.to_string();
     let (n, shared) = registry.devices().shared(order.device).map_err(say)?;
@@ -146,7 +152,7 @@ fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), 
 }
 
 /// Returns the tenants of a device whose reads take longer than promised.
-fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
+fn late(tools: &RecalibrationContext, device: &str) -> BTreeSet<TenantId> {
     let tenants = tools.tenants.list();
     let is_late = |info: &&control::TenantInfo| {
         info.device == device && info.state == State::Active && Standing::of(info) == Standing::Late
@@ -169,7 +175,7 @@ fn too_long(repeats: u32) -> String {
 }
 
 /// Returns the longest wait of a thread for a processor between two readings.
-fn longest(before: &[Waits], after: &[Waits]) -> Duration {
+fn longest(before: &[CpuWaits], after: &[CpuWaits]) -> Duration {
     let each = after.iter().zip(before).map(|(after, before)| after.since(before));
     each.max().unwrap_or_default()
 }
@@ -180,10 +186,10 @@ impl Run<'_> {
         &mut self,
         tenant: TenantId,
         recalibration: Recalibration,
-    ) -> Result<Findings, Ended> {
+    ) -> Result<Findings, RecalibrationStop> {
         let n = self.place;
         let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
-        let tools = prober::Tools {
+        let tools = prober::ProberInputs {
             orders: self.order.orders.clone(),
             volume: self.tools.places.get(n).expect("a device stays while it is measured"),
             device: n,
@@ -195,8 +201,8 @@ impl Run<'_> {
             scratch: self.order.scratch,
         };
         let thread = match self.tools.chosen {
-            Chosen::IoUring => prober::start::<Sockets>(tools)?,
-            Chosen::Epoll => prober::start::<EpollSockets>(tools)?,
+            KernelInterface::IoUring => prober::start::<Sockets>(tools)?,
+            KernelInterface::Epoll => prober::start::<EpollSockets>(tools)?,
         };
         self.probe(true);
         let measured = self.steps(recalibration);
@@ -204,8 +210,10 @@ impl Run<'_> {
         self.order.orders.stop();
         match thread.join() {
             Ok(Ok(())) => measured,
-            Ok(Err(why)) => Err(Ended::Refused(why)),
-            Err(_) => Err(Ended::Refused("the thread of the probes has ended".to_owned())),
+            Ok(Err(why)) => Err(RecalibrationStop::Refused(why)),
+            Err(_) => {
+                Err(RecalibrationStop::Refused("the thread of the probes has ended".to_owned()))
+            }
         }
     }
 
@@ -214,7 +222,7 @@ impl Run<'_> {
         assert!(known.is_ok(), "devices stay");
     }
 
-    fn steps(&mut self, mut recalibration: Recalibration) -> Result<Findings, Ended> {
+    fn steps(&mut self, mut recalibration: Recalibration) -> Result<Findings, RecalibrationStop> {
         loop {
             recalibration.tighten(self.bound_us());
             let Some(step) = recalibration.next_step() else { break };
@@ -226,7 +234,7 @@ impl Run<'_> {
             recalibration.take(step, reading, is_cut);
             (self.order.tell)(&recalibration, Some(&reading));
         }
-        recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
+        recalibration.findings().map_err(|unfit| RecalibrationStop::Refused(unfit.to_string()))
     }
 
     /// Returns the strictest latency that is promised on the device now, in microseconds at p95;
@@ -236,7 +244,7 @@ impl Run<'_> {
     }
 
     /// Returns the wait times of the workers and of the probes' thread.
-    fn waits(&self) -> Vec<Waits> {
+    fn waits(&self) -> Vec<CpuWaits> {
         let mut waits = self.tools.accounts.waits();
         waits.push(self.order.orders.waits());
         waits
@@ -248,10 +256,10 @@ impl Run<'_> {
         &mut self,
         recalibration: &mut Recalibration,
         step: &Step,
-    ) -> Result<Option<(StepReading, bool)>, Ended> {
+    ) -> Result<Option<(StepReading, bool)>, RecalibrationStop> {
         let reads = f64::from(step.read_percent) / 100.0;
-        self.order.orders.offer(Offer { iops: step.iops, reads });
-        let (mut all, mut slice) = (Seen::nothing(), Seen::nothing());
+        self.order.orders.offer(ProbeLoad { iops: step.iops, reads });
+        let (mut all, mut slice) = (DelaysCursor::nothing(), DelaysCursor::nothing());
         slice.look(self.shared.delays());
         let mut is_cut = false;
         let (offered, waits) = (self.tools.tenants.now(), self.waits());
@@ -285,7 +293,7 @@ impl Run<'_> {
                 let since = all.look(self.shared.delays());
                 let write = self.shared.prices().write;
                 let length = now.since(begun);
-                self.order.orders.offer(Offer::default());
+                self.order.orders.offer(ProbeLoad::default());
                 let is_starved =
                     is_starved(longest(&waits, &self.waits()), now.since(offered), 950);
                 let reading = StepReading::of(&self.model, &since, write, length);
@@ -295,32 +303,32 @@ impl Run<'_> {
     }
 
     /// Checks that the run may continue.
-    fn check(&mut self) -> Result<(), Ended> {
+    fn check(&mut self) -> Result<(), RecalibrationStop> {
         let orders = &self.order.orders;
         if (self.order.is_cancelled)() || orders.is_over() {
-            return Err(Ended::Cancelled);
+            return Err(RecalibrationStop::Cancelled);
         }
         if orders.errors() > 0 {
             let why = "probes ended in errors: a device that fails cannot be measured";
-            return Err(Ended::Refused(why.to_owned()));
+            return Err(RecalibrationStop::Refused(why.to_owned()));
         }
         let now = self.tools.tenants.now();
         if now.since(self.begun) > RUN_MAX {
-            return Err(Ended::Refused(too_long(self.repeats)));
+            return Err(RecalibrationStop::Refused(too_long(self.repeats)));
         }
         if now.since(self.late_at) >= WINDOW {
             self.late_at = now;
             self.check_late()?;
         }
         if self.order.gives_way && self.is_loaded(now) {
-            return Err(Ended::GivesWay);
+            return Err(RecalibrationStop::GivesWay);
         }
         Ok(())
     }
 
     /// Fails if a tenant has become late. Its reads may then wait elsewhere than at the device, so
     /// the measurement would be wrong, and the tenant needs the device.
-    fn check_late(&self) -> Result<(), Ended> {
+    fn check_late(&self) -> Result<(), RecalibrationStop> {
         // Then it is the machine that makes tenants late.
         if self.tools.tenants.registry().activity().starvation().is_some() {
             return Ok(());
@@ -330,7 +338,7 @@ impl Run<'_> {
             let name =
                 self.tools.tenants.registry().name_of(*tenant, None).unwrap_or("").to_owned();
             let why = format!("tenant {name:?} has become late meanwhile, so it was ended");
-            return Err(Ended::Refused(why));
+            return Err(RecalibrationStop::Refused(why));
         }
         Ok(())
     }
@@ -340,9 +348,9 @@ impl Run<'_> {
     fn is_loaded(&mut self, now: Instant) -> bool {
         let probes = self.order.orders.submitted();
         let Some(looked) = &mut self.looked else {
-            let mut seen = Seen::nothing();
+            let mut seen = DelaysCursor::nothing();
             seen.look(self.shared.delays());
-            self.looked = Some(Looked { at: now, probes, seen });
+            self.looked = Some(SubmissionCounts { at: now, probes, seen });
             return false;
         };
         let since = looked.seen.look(self.shared.delays());

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use contract::{Feedback, Kind, Scheduler};
+use contract::{Feedback, IoKind, Scheduler};
 use control::WorkerController;
 use control::admin::{Automatic, DevicePatch, Inventory, NamespacePatch};
 use qos::QueueLimits;
 
 use super::*;
 use crate::config::Config;
-use crate::live::Live;
+use crate::live::LiveConfig;
 use crate::live::tests::{live, open_gate, recalibrations};
 
 const REST: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
@@ -28,7 +28,7 @@ const BY_ITSELF: &str = "recalibrate = \"idle\"\nrecalibrate_scratch = \"x\"\n";
 
 /// Creates a server whose device is recalibrated automatically and may be overwritten in namespace
 /// `x`.
-fn server() -> (Arc<Live>, Arc<Recalibrations>) {
+fn server() -> (Arc<LiveConfig>, Arc<Recalibrations>) {
     let live = live(&config(BY_ITSELF));
     let all = recalibrations(&live);
     (live, all)
@@ -62,7 +62,7 @@ impl Recalibrations {
 
     /// Begins a recalibration as the thread does before the first probe. Returns the place where
     /// probes may write.
-    fn begins(&self) -> Result<Option<Place>, Problem> {
+    fn begins(&self) -> Result<Option<BlockRange>, Problem> {
         let asked = self.begin("disk").unwrap();
         self.scratch("disk", &asked, &Arc::default())
     }
@@ -112,7 +112,7 @@ fn a_drift_is_told_and_begins_a_recalibration() {
         let now = begun + steps * Duration::from_millis(100);
         scheduler.begin_round(now);
         while scheduler.next().is_some() {}
-        (0..200).for_each(|_| scheduler.ended(Kind::Read, Duration::from_millis(20)));
+        (0..200).for_each(|_| scheduler.ended(IoKind::Read, Duration::from_millis(20)));
         controller.serve(now);
         assert!(steps < 200, "no drift is found within 20 s of virtual time");
     }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use flash::{Source, Spec, size_text};
 
-use super::draft::Beside;
-use crate::admin::Wanted;
+use super::draft::CommandLineSettings;
+use crate::admin::AdminAddresses;
 use crate::config::{Config, DEFAULT_DEVICE, Mistakes};
-use crate::crew_size::CrewSize;
+use crate::crew_size::WorkerCountRange;
 use crate::interface::Interface;
 use crate::listen::DEFAULT_URL;
 use crate::log;
@@ -19,19 +19,20 @@ pub struct Args {
     /// Configuration file (TOML); the options below override it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE], sim:MODEL or ftl:MEMBER; repeatable
+    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE], sim:MODEL or ftl:MEMBER;
+    /// repeatable
     #[arg(long, value_name = "SPEC")]
     pub(super) device: Vec<String>,
-    /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE],
-    /// nvme-tcp://HOST:PORT[?tls=required], nbd://HOST:PORT or nbd+unix:PATH; with TLS
-    /// reflexs://HOST:PORT?certificate=FILE&key=FILE, or nbds:// likewise; in packets
-    /// reflex+udp://HOST:PORT[?key=FILE], in frames of Ethernet reflex+eth://INTERFACE?key=FILE;
-    /// repeatable
+    /// URL to listen on: reflex://HOST:PORT[?namespace=N],
+    /// reflex+unix:PATH[?namespace=N&mode=MODE], nvme-tcp://HOST:PORT[?tls=required],
+    /// nbd://HOST:PORT or nbd+unix:PATH; with TLS reflexs://HOST:PORT?certificate=FILE&key=FILE, or
+    /// nbds:// likewise; in packets reflex+udp://HOST:PORT[?key=FILE], in frames of Ethernet
+    /// reflex+eth://INTERFACE?key=FILE; repeatable
     #[arg(long, value_name = "URL")]
     pub(super) listen: Vec<String>,
     /// Number of workers, or MIN..MAX for as many as the load needs [default: 1]
     #[arg(long, value_name = "N")]
-    pub(super) workers: Option<CrewSize>,
+    pub(super) workers: Option<WorkerCountRange>,
     /// Processors to pin the workers to, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) cpus: Option<Vec<usize>>,
@@ -67,7 +68,7 @@ pub struct Args {
     /// (which needs `[admin]` in the configuration), both as PATH,https://…, or none [default: a
     /// socket of this user's]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
-    pub(super) admin: Option<Wanted>,
+    pub(super) admin: Option<AdminAddresses>,
     /// Address of loopback that serves metrics, such as 127.0.0.1:9420
     #[arg(long, value_name = "ADDRESS")]
     pub(super) metrics: Option<SocketAddr>,
@@ -100,9 +101,9 @@ pub struct Args {
 
 impl Args {
     /// Returns the settings of the command line that have no counterpart in the configuration.
-    pub(super) fn beside(&self) -> Beside {
+    pub(super) fn beside(&self) -> CommandLineSettings {
         let (insecure, metrics, interface) = (self.insecure, self.metrics, self.interface);
-        Beside { insecure, metrics, interface, grows: false }
+        CommandLineSettings { insecure, metrics, interface, grows: false }
     }
 
     /// Returns the configuration file's path, for the audit log; an empty text without a file.

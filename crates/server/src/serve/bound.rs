@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use contract::ListenerId;
 use control::Tenants;
-use control::admin::{Running, scrape_router};
+use control::admin::{EndpointHandle, scrape_router};
 use io::{Endpoint, Listener, TcpOptions};
 
 use super::args::Args;
-use crate::admin::{self, AdminState, Crew, Opened};
+use crate::admin::{self, AdminState, OpenEndpoint, RunningServer};
 use crate::host_keys::HostKeys;
 use crate::listen::ListenAt;
-use crate::live::Open;
-use crate::upgrade::{Inherited, Role, Socket, Successor, open_socket, socket_path};
+use crate::live::OpenListener;
+use crate::upgrade::{InheritedSockets, Role, Socket, Successor, open_socket, socket_path};
 
 /// The longest time that an ending server waits until the last answers of an API were sent.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -25,9 +25,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// removed on drop, unless another process gets the listeners.
 pub(super) struct BoundSockets {
     listeners: Vec<(ListenerId, Listener)>,
-    open: Vec<Open>,
+    open: Vec<OpenListener>,
     urls: Vec<String>,
-    apis: Vec<Opened>,
+    apis: Vec<OpenEndpoint>,
     upgrade: Option<Listener>,
     /// The sockets that are passed to a successor.
     sockets: Vec<Arc<Socket>>,
@@ -42,7 +42,7 @@ impl BoundSockets {
         mut successor: Option<&mut Successor>,
     ) -> Result<BoundSockets, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
-        let mut inherited = Inherited::take()?;
+        let mut inherited = InheritedSockets::take()?;
         for at in listen_at {
             let passed = match successor.as_mut() {
                 Some(successor) => successor.listener(at)?,
@@ -57,7 +57,7 @@ impl BoundSockets {
                 tracing::warn!("{warning}");
             }
             urls.push(at.url_at(listener.endpoint()));
-            open.push(Open::of(&listener, at.clone()));
+            open.push(OpenListener::of(&listener, at.clone()));
             listeners.push((at.id, listener));
         }
         if listen_at.iter().any(|at| matches!(at.endpoint, Endpoint::Ethernet(_))) {
@@ -74,7 +74,7 @@ impl BoundSockets {
     }
 
     /// Takes the open listeners, once, as the initial state for live changes.
-    pub(super) fn take_open(&mut self) -> Vec<Open> {
+    pub(super) fn take_open(&mut self) -> Vec<OpenListener> {
         std::mem::take(&mut self.open)
     }
 
@@ -90,7 +90,7 @@ impl BoundSockets {
         args: &Args,
         admin: &AdminState,
         tenants: &Tenants,
-        crew: Crew,
+        crew: RunningServer,
         mut successor: Option<&mut Successor>,
     ) -> Result<(), String> {
         // One for all addresses: they scrape one at a time.
@@ -121,7 +121,7 @@ impl BoundSockets {
     }
 
     /// Returns the handles that make the admin APIs accept or pause.
-    pub(super) fn apis(&self) -> Vec<Running> {
+    pub(super) fn apis(&self) -> Vec<EndpointHandle> {
         self.apis.iter().map(|api| api.running.clone()).collect()
     }
 

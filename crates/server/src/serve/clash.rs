@@ -6,8 +6,8 @@ use contract::EtherCard;
 use control::admin::AdminAddress;
 use io::{Endpoint, UnixPath};
 
-use crate::admin::{Wanted, tls_place};
-use crate::config::{Config, Mistakes, Place};
+use crate::admin::{AdminAddresses, tls_place};
+use crate::config::{Config, ConfigLocation, Mistakes};
 use crate::listen::ListenAt;
 
 /// Adds a mistake for each configured address that cannot be bound, because another listener has
@@ -22,9 +22,9 @@ pub(super) fn check(
         let place = config.place_of_listener(at.number);
         (at.endpoint.clone(), format!("listener {}", at.number), place)
     });
-    let mut all: Vec<(Endpoint, String, Option<Place>)> = of_clients.collect();
-    let of_admin = Some(Place::In("admin", "listen"));
-    if let Some(Wanted::At(each)) = &config.admin.listen {
+    let mut all: Vec<(Endpoint, String, Option<ConfigLocation>)> = of_clients.collect();
+    let of_admin = Some(ConfigLocation::In("admin", "listen"));
+    if let Some(AdminAddresses::At(each)) = &config.admin.listen {
         for address in each {
             let endpoint = match address {
                 AdminAddress::Unix(path) => {

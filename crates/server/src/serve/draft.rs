@@ -12,24 +12,26 @@ use std::sync::Arc;
 
 use contract::{Device, Geometry, NamespaceId};
 use control::Tenants;
-use dataplane::{Files, Places, Volume};
+use dataplane::{DeviceFiles, DeviceTable, Volume};
 use flash::{Null, Source, Spec};
 use io::{Clock, Endpoint};
-use worker::{Fences, Limits, Listeners, Parts};
+use worker::{Fences, Limits, Listeners, SharedState};
 
 use super::clash;
 use crate::audit::AuditFile;
-use crate::config::{AdminConfig, Config, Mistakes, Place, Room, Space, table};
+use crate::config::{
+    AdminConfig, Config, ConfigLocation, DeviceCapacity, Mistakes, ServerNamespace, table,
+};
 use crate::credentials::CredentialFiles;
-use crate::crew_size::CrewSize;
-use crate::fabric::{self, Entrance};
+use crate::crew_size::WorkerCountRange;
+use crate::fabric::{self, FabricListener};
 use crate::interface::Interface;
 use crate::listen::{ListenAt, NUMBER_MAX, url};
 use crate::tenancy;
 
 /// The settings of the command line that are not in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct CommandLineSettings {
     /// `true` if the operator allows access to everybody from everywhere.
     pub(crate) insecure: bool,
     pub(crate) metrics: Option<SocketAddr>,
@@ -40,9 +42,9 @@ pub(crate) struct Beside {
 }
 
 /// The plan of a server, derived from its configuration.
-pub(super) struct Draft {
+pub(super) struct StartupPlan {
     pub(super) listen: Vec<ListenAt>,
-    pub(super) size: CrewSize,
+    pub(super) size: WorkerCountRange,
     pub(super) limits: Limits,
     pub(super) specs: Vec<Spec>,
     /// The clock of all workers and the control plane.
@@ -50,12 +52,16 @@ pub(super) struct Draft {
     pub(super) tenants: Tenants,
 }
 
-impl Draft {
+impl StartupPlan {
     /// Derives the plan from a configuration: from the file (`base`), and with the changes since.
     ///
     /// # Errors
     /// All mistakes of the configuration.
-    pub(super) fn of(base: &Config, config: &Config, beside: Beside) -> Result<Draft, Mistakes> {
+    pub(super) fn of(
+        base: &Config,
+        config: &Config,
+        beside: CommandLineSettings,
+    ) -> Result<StartupPlan, Mistakes> {
         Mistakes::collect(|mistakes| {
             // The others have a way out, and say that they take it when they do.
             if beside.interface == Interface::IoUring
@@ -73,7 +79,7 @@ impl Draft {
             check_names(config, mistakes);
             let specs = config.specs_or(mistakes);
             let blocks = foresee(config, &specs, mistakes);
-            let needs = tenancy::Needs {
+            let needs = tenancy::TenancyInputs {
                 base,
                 config,
                 listen: &listen,
@@ -83,16 +89,16 @@ impl Draft {
             };
             let clock = Clock::start();
             let tenants = tenancy::tenants(&needs, clock_of(clock), mistakes);
-            let room = |(room, spec): (Room, &Spec)| {
+            let room = |(room, spec): (DeviceCapacity, &Spec)| {
                 let grows = beside.grows && is_file(spec, room.blocks);
-                Room { grows, files: Files::foreseen(spec), ..room }
+                DeviceCapacity { grows, files: DeviceFiles::foreseen(spec), ..room }
             };
-            let rooms: Vec<Room> = rooms(&blocks).zip(&specs).map(room).collect();
+            let rooms: Vec<DeviceCapacity> = rooms(&blocks).zip(&specs).map(room).collect();
             let (_, spaces) = parts_or(base, config, &listen, &rooms, &tenants, mistakes);
             check_scratch(base, config, &spaces, mistakes);
             let geometry = |blocks: &u64| Null::new(*blocks).geometry();
             let geometries: Vec<Geometry> = blocks.iter().map(geometry).collect();
-            let plan = fabric::Plan {
+            let plan = fabric::FabricInputs {
                 config,
                 listeners: listen.iter().map(entrance).collect(),
                 is_made: false,
@@ -101,14 +107,14 @@ impl Draft {
                 workers: size.most,
             };
             plan.config_or(|name| tenants.find(name), mistakes);
-            Draft { listen, size, limits, specs, clock, tenants }
+            StartupPlan { listen, size, limits, specs, clock, tenants }
         })
     }
 }
 
 /// Returns a listener at its configured address, from which the NVMe fabric derives a port.
-fn entrance(at: &ListenAt) -> Entrance<'_> {
-    Entrance { at, endpoint: &at.endpoint }
+fn entrance(at: &ListenAt) -> FabricListener<'_> {
+    FabricListener { at, endpoint: &at.endpoint }
 }
 
 /// Reports listeners that other machines can reach, unless access rules or the operator admit
@@ -131,7 +137,7 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
 fn check_packets(
     config: &Config,
     listen: &[ListenAt],
-    (size, insecure): (CrewSize, bool),
+    (size, insecure): (WorkerCountRange, bool),
     mistakes: &mut Mistakes,
 ) {
     let packets = listen.iter().filter(|at| at.endpoint.is_of_packets());
@@ -162,9 +168,10 @@ fn check_packets(
 /// Checks the files of the admin API: the audit log, and those for `https://`.
 fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
     if let Some(audit) = &admin.audit {
-        mistakes.take(Place::In("admin", "audit"), AuditFile::foresee(audit));
+        mistakes.take(ConfigLocation::In("admin", "audit"), AuditFile::foresee(audit));
     }
-    let Some(files) = mistakes.take(Place::In("admin", "listen"), CredentialFiles::of(admin))
+    let Some(files) =
+        mistakes.take(ConfigLocation::In("admin", "listen"), CredentialFiles::of(admin))
     else {
         return;
     };
@@ -175,16 +182,16 @@ fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
         path.as_ref().is_some_and(|path| error.contains(&path.display().to_string()))
     };
     let found = named.into_iter().find(|(_, path)| is_named(path));
-    mistakes.add(Place::In("admin", found.map_or("tokens", |(key, _)| key)), error);
+    mistakes.add(ConfigLocation::In("admin", found.map_or("tokens", |(key, _)| key)), error);
 }
 
-fn crew_size(config: &Config, mistakes: &mut Mistakes) -> CrewSize {
+fn crew_size(config: &Config, mistakes: &mut Mistakes) -> WorkerCountRange {
     let size = match (config.workers, config.pinned()) {
         (Some(size), _) => Ok(size),
-        (None, cpus) => CrewSize::fixed(cpus.map_or(1, Vec::len)),
+        (None, cpus) => WorkerCountRange::fixed(cpus.map_or(1, Vec::len)),
     };
-    let size = mistakes.take(Place::Key("cpus"), size);
-    let size = size.unwrap_or_else(|| CrewSize::fixed(1).expect("one can be"));
+    let size = mistakes.take(ConfigLocation::Key("cpus"), size);
+    let size = size.unwrap_or_else(|| WorkerCountRange::fixed(1).expect("one can be"));
     let Some(cpus) = config.pinned() else { return size };
     if cpus.len() < size.most {
         let what = format!(
@@ -192,11 +199,11 @@ fn crew_size(config: &Config, mistakes: &mut Mistakes) -> CrewSize {
             cpus.len(),
             size.most
         );
-        mistakes.add(Place::Key("cpus"), what);
+        mistakes.add(ConfigLocation::Key("cpus"), what);
     }
     for cpu in cpus.iter().take(size.most) {
         if let Err(error) = io::check_cpu(*cpu) {
-            mistakes.add(Place::Key("cpus"), format!("cpus: {error}"));
+            mistakes.add(ConfigLocation::Key("cpus"), format!("cpus: {error}"));
         }
     }
     size
@@ -213,8 +220,9 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
             mistakes.add(device.nth.key("device", "name"), what);
         }
     }
-    if let Some(device) = config.device.get(Places::MAX) {
-        let what = format!("{} devices; expected at most {}", config.device.len(), Places::MAX);
+    if let Some(device) = config.device.get(DeviceTable::MAX) {
+        let what =
+            format!("{} devices; expected at most {}", config.device.len(), DeviceTable::MAX);
         mistakes.add(device.nth.entry("device"), what);
     }
 }
@@ -248,7 +256,12 @@ fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64>
 
 /// Checks that the namespace that a recalibration may overwrite, if the file names one, exists or
 /// has existed. A setting that was changed live is not checked, so it cannot stop a start.
-fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mut Mistakes) {
+fn check_scratch(
+    base: &Config,
+    config: &Config,
+    spaces: &[ServerNamespace],
+    mistakes: &mut Mistakes,
+) {
     let said = base.numbered_namespaces();
     let said = said.iter().filter_map(|one| Some((one.number?, one.name.as_deref()?)));
     let known = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
@@ -283,18 +296,21 @@ pub(super) fn parts(
     listen: &[ListenAt],
     volumes: &[(String, Volume)],
     tenants: &Tenants,
-) -> Result<Parts, Mistakes> {
+) -> Result<SharedState, Mistakes> {
     let blocks: Vec<u64> = volumes.iter().map(|(_, volume)| volume.blocks()).collect();
     let files = volumes.iter().map(|(_, volume)| volume.files_on_it().clone());
-    let room = |(room, files): (Room, Files)| Room { files, ..room };
-    let rooms: Vec<Room> = rooms(&blocks).zip(files).map(room).collect();
+    let room = |(room, files): (DeviceCapacity, DeviceFiles)| DeviceCapacity { files, ..room };
+    let rooms: Vec<DeviceCapacity> = rooms(&blocks).zip(files).map(room).collect();
     Mistakes::collect(|mistakes| parts_or(base, config, listen, &rooms, tenants, mistakes).0)
 }
 
 /// Returns the room for namespaces on each device, given the devices' sizes in blocks. Their files
 /// are not seen yet.
-fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
-    blocks.iter().enumerate().map(|(place, blocks)| Room { place, ..Room::of_blocks(*blocks) })
+fn rooms(blocks: &[u64]) -> impl Iterator<Item = DeviceCapacity> {
+    blocks
+        .iter()
+        .enumerate()
+        .map(|(place, blocks)| DeviceCapacity { place, ..DeviceCapacity::of_blocks(*blocks) })
 }
 
 /// Returns `true` if a device is a file whose size is known before it is opened.
@@ -306,10 +322,10 @@ fn parts_or(
     base: &Config,
     config: &Config,
     listen: &[ListenAt],
-    rooms: &[Room],
+    rooms: &[DeviceCapacity],
     tenants: &Tenants,
     mistakes: &mut Mistakes,
-) -> (Parts, Vec<Space>) {
+) -> (SharedState, Vec<ServerNamespace>) {
     let spaces = config.spaces_or(rooms, mistakes);
     let namespaces = table(&spaces);
     // What was removed since is no mistake of the configuration.
@@ -331,7 +347,13 @@ fn parts_or(
     }
     let access = config.access(is_known, |name| tenants.find(name), mistakes);
     (
-        Parts { access, listeners, fences: Fences::default(), storage_epoch: 0.into(), namespaces },
+        SharedState {
+            access,
+            listeners,
+            fences: Fences::default(),
+            storage_epoch: 0.into(),
+            namespaces,
+        },
         spaces,
     )
 }

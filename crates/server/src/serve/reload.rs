@@ -1,25 +1,25 @@
 //! The reload of a running server's configuration: checked as at a start, then applied as far as
 //! possible, and reported.
 
-use contract::Happening;
+use contract::ServerEvent;
 
 use super::args::{Args, located, merge};
-use super::draft::{Beside, Draft};
+use super::draft::{CommandLineSettings, StartupPlan};
 use crate::admin::AdminState;
 use crate::config::Config;
-use crate::live::{Live, Reloaded};
+use crate::live::{LiveConfig, ReloadReport};
 use crate::log;
 
 /// Reads the configuration again, and logs the result.
-pub(super) fn reload(args: &Args, live: &Live, admin: &AdminState) {
+pub(super) fn reload(args: &Args, live: &LiveConfig, admin: &AdminState) {
     let reload = || read(args, live).and_then(|config| live.reload(config).map_err(|p| p.message));
     let reloaded = admin.reload(&args.about(), reload);
     if reloaded.is_ok() {
-        Happening::ReloadDone.count();
+        ServerEvent::ReloadDone.count();
     }
     match reloaded {
         Err(error) => {
-            Happening::ReloadRefused.count();
+            ServerEvent::ReloadRefused.count();
             log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
         }
         Ok(reloaded) => log::tell(told(&reloaded)),
@@ -27,7 +27,7 @@ pub(super) fn reload(args: &Args, live: &Live, admin: &AdminState) {
 }
 
 /// Describes the result of a reload.
-fn told(Reloaded { later, overruled, unread }: &Reloaded) -> String {
+fn told(ReloadReport { later, overruled, unread }: &ReloadReport) -> String {
     let mut told = "the configuration is reloaded".to_owned();
     for (what, list) in [
         ("these need an upgrade or a restart", later),
@@ -45,11 +45,11 @@ fn told(Reloaded { later, overruled, unread }: &Reloaded) -> String {
 }
 
 /// Reads the configuration, and checks that a server would start with it and the live changes.
-fn read(args: &Args, live: &Live) -> Result<Config, String> {
+fn read(args: &Args, live: &LiveConfig) -> Result<Config, String> {
     let base = merge(args)?;
     let changes = live.changes().map_err(|problem| problem.message)?;
-    let beside = Beside { grows: true, ..args.beside() };
-    let draft = Draft::of(&base, &changes.made_to(&base), beside);
+    let beside = CommandLineSettings { grows: true, ..args.beside() };
+    let draft = StartupPlan::of(&base, &changes.made_to(&base), beside);
     draft.map_err(|mistakes| located(args, &mistakes))?;
     Ok(base)
 }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_certificate_that_cannot_be_read_needs_no_restart() {
         let unread = vec!["no private key in PEM".to_owned()];
-        let told = told(&Reloaded { unread, ..Reloaded::default() });
+        let told = told(&ReloadReport { unread, ..ReloadReport::default() });
         assert!(told.contains("keep their old certificates") && told.contains("no private key"));
         assert!(!told.contains("restart"), "{told}");
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::admin::Wanted;
+use crate::admin::AdminAddresses;
 use crate::config::Config;
 use crate::live::{Changes, Store};
 use crate::log;
@@ -62,7 +62,7 @@ pub fn open(path: Option<&Path>, previous: bool) -> Result<(Option<Store>, Chang
 /// without a state file.
 pub(super) fn warn_of_none(told: Option<&str>, config: &Config) {
     let is_said = told.is_some() || config.state.is_some();
-    if !is_said && config.admin.listen != Some(Wanted::Nowhere) {
+    if !is_said && config.admin.listen != Some(AdminAddresses::Nowhere) {
         log::say(
             "warning: changes made while this server runs (tenants, namespaces, ...) are lost when it \
              ends; keep them with `--state FILE`, or silence this warning with `--state none`",

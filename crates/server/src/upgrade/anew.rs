@@ -3,7 +3,7 @@
 //!
 //! The process replaces itself by its own program (`execve(2)`) and keeps its number and its
 //! output. So its files are closed, and journals, locks and the state file are handled as after any
-//! killed server. Only the sockets at network cards stay open ([`Retained`]).
+//! killed server. Only the sockets at network cards stay open ([`RetainedSockets`]).
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use io::{Link, Process};
+use io::{Process, ProcessLink};
 
 use super::notify;
-use super::retained::Retained;
+use super::retained::RetainedSockets;
 use crate::log;
 
 /// The program of this process, even if its file was replaced or removed.
@@ -48,7 +48,7 @@ pub(crate) fn tell_why() {
 ///
 /// # Errors
 /// The program cannot be started.
-pub(super) fn start_anew(why: &str, retained: &Retained) -> Result<Infallible, String> {
+pub(super) fn start_anew(why: &str, retained: &RetainedSockets) -> Result<Infallible, String> {
     let program = std::env::current_exe().ok().filter(|path| path.exists());
     let program = program.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut words = std::env::args_os();
@@ -67,7 +67,7 @@ pub(super) fn start_anew(why: &str, retained: &Retained) -> Result<Infallible, S
 
 /// The server that was asked to hand over, as far as it has identified itself.
 #[derive(Default)]
-pub(super) struct OtherEnd {
+pub(super) struct PeerServer {
     pub(super) owner: Option<Process>,
     /// `true` if the connection to the server that was asked to hand over ended before that server
     /// sent anything.
@@ -76,7 +76,7 @@ pub(super) struct OtherEnd {
 
 /// Returns `true` if the process that was asked to hand over has ended. For a process that has not
 /// identified itself, the only sign is a socket at which no server listens any more.
-pub(super) fn has_been_killed(path: &Path, end: &OtherEnd) -> bool {
+pub(super) fn has_been_killed(path: &Path, end: &PeerServer) -> bool {
     match &end.owner {
         Some(owner) => ends(owner),
         None => end.is_silent && is_deserted(path),
@@ -88,7 +88,7 @@ pub(super) fn has_been_killed(path: &Path, end: &OtherEnd) -> bool {
 fn is_deserted(path: &Path) -> bool {
     for _ in 0..LOOKS {
         std::thread::sleep(LOOK_PAUSE);
-        if let Err(error) = Link::connect(path) {
+        if let Err(error) = ProcessLink::connect(path) {
             return error.kind() == ErrorKind::ConnectionRefused;
         }
     }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Parcel, Peer, WorkerMessage};
+use contract::{ConnId, Instant, MigratingConnection, Peer, WorkerMessage};
 use control::HANDED_AT_ONCE;
 use io::WaitingSocket;
-use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
+use proto::takeover::{TakeoverKind, encode, put_parcel, put_tickets, tickets};
 
 use super::event::Event;
-use super::grounds::Grounds;
+use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
 use super::knock;
 use super::step::{STEP_MAX, step_with};
-use super::talk::{Message, Over, Talk, unexpected};
+use super::talk::{ChannelEnd, HandOverChannel, Message, unexpected};
 use controllers::Controllers;
 
 /// The time limit for handing over connections, as long as some still move. Connections that are
@@ -43,14 +43,14 @@ const UNMOVED_MAX: Duration = Duration::from_secs(4);
 /// The connections that are being moved from this process's workers to the successor.
 pub(super) struct Departures<'a> {
     pub(super) hand_over: &'a mut HandOver,
-    pub(super) grounds: Arc<Grounds>,
-    pub(super) talk: Talk,
+    pub(super) grounds: Arc<HandOverParts>,
+    pub(super) talk: HandOverChannel,
     /// The number of this conversation with a successor. An event with another number belongs to an
     /// earlier conversation.
     number: u64,
     /// The connections that were shown to the successor and still belong to this process, by
     /// ticket.
-    shown: HashMap<u64, (Box<Parcel>, WaitingSocket)>,
+    shown: HashMap<u64, (Box<MigratingConnection>, WaitingSocket)>,
     /// NVMe controllers, whose connections go together.
     controllers: Controllers,
     given: usize,
@@ -64,7 +64,7 @@ pub(super) struct Departures<'a> {
 impl<'a> Departures<'a> {
     /// Creates the state of connections that leave for the process at the other end of `talk`; none
     /// is leaving yet.
-    pub(super) fn new(hand_over: &'a mut HandOver, talk: Talk) -> Departures<'a> {
+    pub(super) fn new(hand_over: &'a mut HandOver, talk: HandOverChannel) -> Departures<'a> {
         static TALKS: AtomicU64 = AtomicU64::new(0);
         let grounds = hand_over.grounds();
         Departures {
@@ -161,8 +161,8 @@ impl<'a> Departures<'a> {
         could.filter(|one| one.can_leave && !self.refused.contains(&one.peer)).count()
     }
 
-    /// Notes that a connection stays for good. Those through Unix sockets have no names to know them
-    /// by.
+    /// Notes that a connection stays for good. Those through Unix sockets have no names to know
+    /// them by.
     fn note_refused(&mut self, peer: Peer) {
         if peer.address().is_some() {
             self.refused.insert(peer);
@@ -230,7 +230,10 @@ impl<'a> Departures<'a> {
     /// Shows connections to the successor, which checks whether it can take them; they still belong
     /// to this process. A connection that does not fit into a message stays. After any failure,
     /// each connection is kept here or returned to its worker.
-    fn show_all(&mut self, parcels: impl IntoIterator<Item = Box<Parcel>>) -> Result<(), String> {
+    fn show_all(
+        &mut self,
+        parcels: impl IntoIterator<Item = Box<MigratingConnection>>,
+    ) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
         self.moved_at = now;
@@ -266,14 +269,20 @@ impl<'a> Departures<'a> {
             }
         }
         lots.iter().try_for_each(|(body, tickets)| {
-            let sent = self.send_shown(Kind::Parcels, machine_now, body, tickets);
+            let sent = self.send_shown(TakeoverKind::Parcels, machine_now, body, tickets);
             step_with("predecessor", "parcel", tickets.len());
             sent.map_err(String::from)
         })
     }
 
     /// Sends a message about connections, with their sockets.
-    fn send_shown(&self, kind: Kind, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), Over> {
+    fn send_shown(
+        &self,
+        kind: TakeoverKind,
+        now: u64,
+        body: &[u8],
+        tickets: &[u64],
+    ) -> Result<(), ChannelEnd> {
         let shelved = tickets.iter().map(|ticket| &self.shown[ticket].1);
         let sockets: Vec<_> = shelved.map(WaitingSocket::socket).collect();
         self.talk.send(kind, now, body, &sockets)
@@ -282,7 +291,7 @@ impl<'a> Departures<'a> {
     fn take_message(&mut self, message: &Message) -> Result<(), String> {
         self.moved_at = self.grounds.clock.now();
         match message.kind {
-            Kind::Refused => {
+            TakeoverKind::Refused => {
                 let why = String::from_utf8_lossy(&message.body);
                 if self.keep_controller(message.ticket, &why) {
                     return Ok(());
@@ -294,7 +303,7 @@ impl<'a> Departures<'a> {
                 self.take_back(parcel, shelved);
                 Ok(())
             }
-            Kind::Taken => {
+            TakeoverKind::Taken => {
                 let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
                 if !tickets.iter().all(|ticket| self.shown.contains_key(ticket)) {
                     return Err(unexpected(message).into());
@@ -309,8 +318,8 @@ impl<'a> Departures<'a> {
 
     /// Transfers to the successor the ownership of the connections that it has accepted, by ticket.
     /// A single message makes all of them the successor's.
-    fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
-        self.talk.say(Kind::Yours, &put_tickets(tickets))?;
+    fn give_all(&mut self, tickets: &[u64]) -> Result<(), ChannelEnd> {
+        self.talk.say(TakeoverKind::Yours, &put_tickets(tickets))?;
         let now = self.grounds.clock.now();
         for ticket in tickets {
             let Some((parcel, shelved)) = self.shown.remove(ticket) else { continue };
@@ -326,7 +335,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Takes back a connection that was offered to the successor, and returns it to its worker.
-    fn take_back(&mut self, parcel: Box<Parcel>, shelved: WaitingSocket) {
+    fn take_back(&mut self, parcel: Box<MigratingConnection>, shelved: WaitingSocket) {
         self.grounds.spread.shelve_again(parcel.ticket, shelved);
         self.hand_over.give_back(parcel);
     }

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use super::talk::{Message, Over};
+use super::talk::{ChannelEnd, Message};
 
 /// An event that the hand-over thread waits for.
 #[derive(Debug)]
@@ -13,5 +13,5 @@ pub(super) enum Event {
     Knock(UnixStream),
     /// The other process has sent a message in the conversation of this number, or that
     /// conversation has ended.
-    Heard(u64, Result<Message, Over>),
+    Heard(u64, Result<Message, ChannelEnd>),
 }

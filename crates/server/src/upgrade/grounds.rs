@@ -3,38 +3,38 @@
 use std::sync::{Arc, Mutex};
 
 use contract::ListenerId;
-use control::admin::Running;
+use control::admin::EndpointHandle;
 use control::{Tenants, WorkerCommands};
-use dataplane::{Orders, Places};
-use io::{Clock, Listener, Spread, Waker};
-use worker::Parts;
+use dataplane::{DeviceTable, WorkerOrders};
+use io::{Clock, ConnectionBalancer, Listener, Waker};
+use worker::SharedState;
 
 use super::socket::Socket;
-use crate::live::Live;
+use crate::live::LiveConfig;
 
 /// The parts of a server that are handed over, or that taken-over connections are added to.
-pub(crate) struct Grounds {
+pub(crate) struct HandOverParts {
     pub(crate) tenants: Tenants,
     pub(crate) commands: WorkerCommands,
-    pub(crate) spread: Arc<Spread>,
-    pub(crate) shared: Arc<Parts>,
-    pub(crate) places: Arc<Places>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) spread: Arc<ConnectionBalancer>,
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) places: Arc<DeviceTable>,
+    pub(crate) live: Arc<LiveConfig>,
     pub(crate) clock: Clock,
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) orders: Arc<WorkerOrders>,
     pub(crate) wakers: Vec<Waker>,
     /// The sockets of the admin API, of metrics and of upgrades. The listeners for clients are kept
     /// apart, since they change.
     pub(crate) sockets: Vec<Arc<Socket>>,
     /// The APIs behind these sockets, which can pause.
-    pub(crate) apis: Vec<Running>,
+    pub(crate) apis: Vec<EndpointHandle>,
     /// The number of connections that all workers have room for.
     pub(crate) connections_max: usize,
     /// The listeners for clients of a process that takes over. Its workers get them once it serves.
     pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
 }
 
-impl Grounds {
+impl HandOverParts {
     /// Returns all listening sockets.
     pub(super) fn all_sockets(&self) -> Vec<Arc<Socket>> {
         let (mut all, _) = self.live.open_sockets();

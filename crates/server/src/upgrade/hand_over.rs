@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use contract::{Mailbox, Parcel, WorkerMessage};
+use contract::{Mailbox, MigratingConnection, WorkerMessage};
 use control::{Wake, WorkerMailbox};
 
 use super::event::Event;
-use super::grounds::Grounds;
+use super::grounds::HandOverParts;
 
 /// The interval at which conditions without an event are polled.
 const PERIOD: Duration = Duration::from_millis(2);
@@ -23,7 +23,7 @@ pub(crate) struct HandOver {
     events: Receiver<Event>,
     pub(super) sender: Sender<Event>,
     has_mail: Arc<AtomicBool>,
-    pub(super) grounds: Option<Arc<Grounds>>,
+    pub(super) grounds: Option<Arc<HandOverParts>>,
     /// Messages to workers whose mailboxes were full.
     outgoing: VecDeque<(usize, WorkerMessage)>,
 }
@@ -44,7 +44,7 @@ impl HandOver {
         (HandOver { mailbox, events, sender, has_mail, grounds: None, outgoing }, wake)
     }
 
-    pub(super) fn grounds(&self) -> Arc<Grounds> {
+    pub(super) fn grounds(&self) -> Arc<HandOverParts> {
         self.grounds.clone().expect("it has started")
     }
 
@@ -89,7 +89,7 @@ impl HandOver {
     }
 
     /// Returns a connection to the worker that it came from.
-    pub(super) fn give_back(&mut self, parcel: Box<Parcel>) {
+    pub(super) fn give_back(&mut self, parcel: Box<MigratingConnection>) {
         self.post(usize::from(parcel.from), WorkerMessage::Returned(parcel));
     }
 

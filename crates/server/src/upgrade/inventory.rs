@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use contract::{ListenerId, NamespaceId, Removals, TenantId};
-use control::{Held, Origin, TenantInfo, TenantRegistry};
-use dataplane::{Disk, Volume};
+use contract::{ListenerId, NamespaceId, NamespaceRemovals, TenantId};
+use control::{HeldTokens, Origin, TenantInfo, TenantRegistry};
+use dataplane::{OpenDevice, Volume};
 use io::Endpoint;
 use qos::Holding;
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,9 @@ use worker::{Listeners, Namespaces};
 
 use super::notify;
 use super::socket::{Role, wanted};
-use crate::config::Space;
+use crate::config::ServerNamespace;
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
-use crate::live::StateAt;
+use crate::live::StateFileIdentity;
 use crate::tenancy::{lead, register, register_again};
 
 /// The identity of a process that takes part in a take-over.
@@ -37,21 +37,21 @@ impl Hello {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ServerInventory {
     pub(super) owner: Hello,
-    pub(super) devices: Vec<DeviceAt>,
-    spaces: Vec<SpaceAt>,
+    pub(super) devices: Vec<DeviceRecord>,
+    spaces: Vec<NamespaceRecord>,
     /// The number of namespaces removed so far.
     removals: u64,
     /// The numbers of removed namespaces, each with the ordinal of its last removal.
     removed: Vec<(u16, u64)>,
-    pub(super) sockets: Vec<SocketAt>,
+    pub(super) sockets: Vec<SocketRecord>,
     /// Closed listeners of the server that may still have connections.
     #[serde(default)]
-    pub(super) departed: Vec<DepartedAt>,
+    pub(super) departed: Vec<ClosedListener>,
     tenants: Vec<ClientTenant>,
     /// The number of connections of the server.
     pub(super) connections: usize,
     /// The state file with the operators' changes.
-    pub(super) state: Option<StateAt>,
+    pub(super) state: Option<StateFileIdentity>,
     /// `true` if a service manager watches the server.
     is_watched: bool,
     /// The time without a sign of life after which the service manager ends the server, in
@@ -65,7 +65,7 @@ pub(super) struct ServerInventory {
 
 /// A device, and the number of descriptors that are passed for it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct DeviceAt {
+pub(super) struct DeviceRecord {
     pub(super) identity: String,
     /// The device's index, by which namespaces and connections refer to it. By default its position
     /// in the list.
@@ -79,7 +79,7 @@ pub(super) struct DeviceAt {
 
 /// A namespace of the predecessor: its number, and its range of blocks on a device.
 #[derive(Debug, Serialize, Deserialize)]
-struct SpaceAt {
+struct NamespaceRecord {
     number: u16,
     device: usize,
     first: u64,
@@ -88,7 +88,7 @@ struct SpaceAt {
 
 /// A listening socket of the predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SocketAt {
+pub(super) struct SocketRecord {
     /// The purpose of the socket.
     pub(super) role: Role,
     /// The configured address, as a URL without options for a client's listener.
@@ -99,7 +99,7 @@ pub(super) struct SocketAt {
 
 /// A closed listener of the predecessor that may still have connections.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct DepartedAt {
+pub(super) struct ClosedListener {
     /// The listener's place in the predecessor's table of listeners, by which connections refer to
     /// the listener.
     listener: u16,
@@ -109,10 +109,10 @@ pub(super) struct DepartedAt {
     tenant: Option<String>,
 }
 
-impl DepartedAt {
-    pub(super) fn of(at: &ListenAt) -> DepartedAt {
+impl ClosedListener {
+    pub(super) fn of(at: &ListenAt) -> ClosedListener {
         let (namespace, tenant) = (at.namespace.0, at.tenant.clone());
-        DepartedAt {
+        ClosedListener {
             listener: at.id.place(),
             number: at.number,
             url: wanted(at),
@@ -138,7 +138,7 @@ struct ClientTenant {
 
 /// The predecessor's report after everything that can move has moved.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Left {
+pub(super) struct FinalReport {
     /// The names of clients' connections that the predecessor still has: tenant, client in
     /// hexadecimal, connection.
     pub(super) names: Vec<(String, String, u32)>,
@@ -146,12 +146,12 @@ pub(super) struct Left {
     pub(super) connections: usize,
     /// The tokens that tenants have spent beyond their reported holdings.
     #[serde(default)]
-    pub(super) spent: Vec<HeldAt>,
+    pub(super) spent: Vec<HoldingRecord>,
 }
 
 /// The holdings of a tenant at a device, in nano-units (`qos::Holding`).
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct HeldAt {
+pub(super) struct HoldingRecord {
     tenant: String,
     /// The index of the device in the predecessor.
     device: usize,
@@ -159,18 +159,18 @@ pub(super) struct HeldAt {
     allowance: i64,
 }
 
-impl HeldAt {
-    pub(super) fn of(held: &Held) -> HeldAt {
-        let Held { tenant, device, holding: Holding { balance, allowance } } = held.clone();
-        HeldAt { tenant, device, balance, allowance }
+impl HoldingRecord {
+    pub(super) fn of(held: &HeldTokens) -> HoldingRecord {
+        let HeldTokens { tenant, device, holding: Holding { balance, allowance } } = held.clone();
+        HoldingRecord { tenant, device, balance, allowance }
     }
 
     /// Translates the holding to this process's devices. Returns `None` if the device is not among
     /// them.
-    pub(super) fn here(self, places: &HashMap<usize, usize>) -> Option<Held> {
-        let HeldAt { tenant, device, balance, allowance } = self;
+    pub(super) fn here(self, places: &HashMap<usize, usize>) -> Option<HeldTokens> {
+        let HoldingRecord { tenant, device, balance, allowance } = self;
         let device = *places.get(&device)?;
-        Some(Held { tenant, device, holding: Holding { balance, allowance } })
+        Some(HeldTokens { tenant, device, holding: Holding { balance, allowance } })
     }
 }
 
@@ -178,7 +178,7 @@ impl HeldAt {
 ///
 /// # Errors
 /// Fails if the device's state can only be dealt with by a restart.
-pub(super) fn files(disk: &Disk) -> Result<Vec<BorrowedFd<'_>>, String> {
+pub(super) fn files(disk: &OpenDevice) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disk.volume.files();
     files.map_err(|why| format!("device {}: {why}; restart this server instead", disk.place + 1))
 }
@@ -199,16 +199,16 @@ impl ServerInventory {
     /// # Errors
     /// Another process cannot serve a part of the server.
     pub(super) fn of(
-        disks: &[Disk],
-        spaces: &[Space],
-        sockets: Vec<SocketAt>,
+        disks: &[OpenDevice],
+        spaces: &[ServerNamespace],
+        sockets: Vec<SocketRecord>,
         tenants: &[TenantInfo],
     ) -> Result<ServerInventory, String> {
-        let device = |disk: &Disk| match Volume::identity(disk.volume.spec()) {
+        let device = |disk: &OpenDevice| match Volume::identity(disk.volume.spec()) {
             Some(identity) => {
                 let place = Some(disk.place);
                 let state = Volume::state_format(disk.volume.spec());
-                Ok(DeviceAt { identity, place, files: files(disk)?.len(), state })
+                Ok(DeviceRecord { identity, place, files: files(disk)?.len(), state })
             }
             None => Err(format!(
                 "device {} is memory of the process that runs, so no other can take it over; restart \
@@ -216,7 +216,7 @@ impl ServerInventory {
                 disk.place + 1
             )),
         };
-        let space = |space: &Space| SpaceAt {
+        let space = |space: &ServerNamespace| NamespaceRecord {
             number: space.number.0,
             device: space.place.device,
             first: space.place.first,
@@ -250,15 +250,15 @@ impl ServerInventory {
     }
 
     /// Sets which namespaces were removed.
-    pub(super) fn set_removals(&mut self, removals: &Removals) {
+    pub(super) fn set_removals(&mut self, removals: &NamespaceRemovals) {
         self.removals = removals.count();
         self.removed = removals.iter().map(|(number, after)| (number.0, after)).collect();
     }
 
     /// Returns which namespaces were removed, or `None` if the inventory contradicts itself.
-    pub(super) fn removals(&self) -> Option<Removals> {
+    pub(super) fn removals(&self) -> Option<NamespaceRemovals> {
         let is_number = |(number, _): &(u16, u64)| *number <= Namespaces::NUMBER_MAX;
-        let removals = Removals::from_parts(self.removals, &self.removed);
+        let removals = NamespaceRemovals::from_parts(self.removals, &self.removed);
         removals.filter(|_| self.removed.iter().all(is_number))
     }
 
@@ -281,7 +281,7 @@ impl ServerInventory {
     /// Fails if a device of the older process is missing here.
     pub(super) fn places(&self, found: &[Option<usize>]) -> Result<HashMap<usize, usize>, String> {
         let own = |n: usize| {
-            let DeviceAt { identity, state, .. } = &self.devices[n];
+            let DeviceRecord { identity, state, .. } = &self.devices[n];
             if state.is_some_and(|state| state != Volume::STATE_FORMAT) {
                 return Err(format!(
                     "the server that runs hands the device {identity} over in another format; \
@@ -307,7 +307,7 @@ impl ServerInventory {
     pub(super) fn check(
         &self,
         places: &HashMap<usize, usize>,
-        spaces: &[Space],
+        spaces: &[ServerNamespace],
     ) -> Result<(), String> {
         for space in &self.spaces {
             let own = spaces.binary_search_by_key(&space.number, |own| own.number.0);
@@ -350,7 +350,7 @@ impl ServerInventory {
     ///
     /// # Errors
     /// The predecessor keeps its changes elsewhere, or the changes differ.
-    pub(super) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
+    pub(super) fn check_state(&self, own: Option<&StateFileIdentity>) -> Result<(), String> {
         let is_same = match (&self.state, own) {
             (Some(old), Some(own)) => own.is_same(old),
             (None, Some(own)) => own.is_new(),
@@ -360,7 +360,7 @@ impl ServerInventory {
         if is_same {
             return Ok(());
         }
-        let place = |state: Option<&StateAt>| {
+        let place = |state: Option<&StateFileIdentity>| {
             state.map_or("nowhere".to_owned(), |state| state.path.display().to_string())
         };
         Err(format!(

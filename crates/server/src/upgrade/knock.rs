@@ -2,10 +2,10 @@
 
 use std::os::unix::net::UnixStream;
 
-use io::Link;
+use io::ProcessLink;
 
 use super::step::STEP_MAX;
-use super::talk::Talk;
+use super::talk::HandOverChannel;
 
 /// Refuses a process that asks to take over, with the reason.
 pub(super) fn refuse(stream: UnixStream, why: &str) {
@@ -18,10 +18,10 @@ pub(super) fn refuse(stream: UnixStream, why: &str) {
 ///
 /// # Errors
 /// Fails if the process may not take over. A process that may hear the reason is told.
-pub(super) fn let_in(stream: UnixStream) -> Result<Talk, String> {
-    let link = Link::new(stream);
+pub(super) fn let_in(stream: UnixStream) -> Result<HandOverChannel, String> {
+    let link = ProcessLink::new(stream);
     let (peer, own) = (link.peer_uid(), rustix::process::geteuid().as_raw());
-    let talk = Talk::new(link, STEP_MAX)?;
+    let talk = HandOverChannel::new(link, STEP_MAX)?;
     if std::process::id() == 1 {
         let why = "it is the first process of its container, which would end with it: restart \
                    the container instead";

@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 use control::admin::AdminAddress;
 use io::{Listener, UnixPath};
 
-use crate::admin::Wanted;
+use crate::admin::AdminAddresses;
 
 /// The permissions of the upgrade socket's file: only the server's user, and root, may connect.
 const MODE: u32 = 0o600;
 
 /// Returns the path of the upgrade socket: the path `told`, else a path beside the admin API's Unix
 /// socket. Returns `None` if `told` is `none`, or there is no such socket.
-pub(crate) fn socket_path(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
+pub(crate) fn socket_path(told: Option<&str>, admin: Option<&AdminAddresses>) -> Option<PathBuf> {
     match (told, admin) {
         (Some("none"), _) => None,
         (Some(path), _) => Some(PathBuf::from(path)),
-        (None, Some(Wanted::Nowhere)) => None,
-        (None, Some(Wanted::At(each))) => each.iter().find_map(|address| {
+        (None, Some(AdminAddresses::Nowhere)) => None,
+        (None, Some(AdminAddresses::At(each))) => each.iter().find_map(|address| {
             let AdminAddress::Unix(path) = address else { return None };
             let mut name = path.as_os_str().to_owned();
             name.push(".upgrade");
             Some(PathBuf::from(name))
         }),
         (None, None) => match crate::admin::default_place() {
-            Wanted::Nowhere => None,
+            AdminAddresses::Nowhere => None,
             default => socket_path(None, Some(&default)),
         },
     }
@@ -42,11 +42,14 @@ mod tests {
 
     #[test]
     fn the_upgrade_socket_is_beside_the_admin_socket() {
-        let admin: Wanted = "/run/x/admin.sock".parse().unwrap();
+        let admin: AdminAddresses = "/run/x/admin.sock".parse().unwrap();
         let beside = PathBuf::from("/run/x/admin.sock.upgrade");
         assert_eq!(socket_path(None, Some(&admin)), Some(beside));
         assert_eq!(socket_path(Some("none"), Some(&admin)), None);
-        assert_eq!(socket_path(Some("/u"), Some(&Wanted::Nowhere)), Some(PathBuf::from("/u")));
-        assert_eq!(socket_path(None, Some(&Wanted::Nowhere)), None);
+        assert_eq!(
+            socket_path(Some("/u"), Some(&AdminAddresses::Nowhere)),
+            Some(PathBuf::from("/u"))
+        );
+        assert_eq!(socket_path(None, Some(&AdminAddresses::Nowhere)), None);
     }
 }

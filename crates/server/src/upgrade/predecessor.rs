@@ -7,22 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use contract::Happening;
-use dataplane::Disk;
+use contract::ServerEvent;
+use dataplane::OpenDevice;
 use io::Process;
-use proto::nvme::Held;
-use proto::takeover::Kind;
-use worker::Hold;
+use proto::nvme::HeldCommands;
+use proto::takeover::TakeoverKind;
+use worker::HeldHellos;
 
 use super::anew::{ends, start_anew};
 use super::departures::Departures;
 use super::event::Event;
 use super::hand_over::HandOver;
-use super::inventory::{DepartedAt, HeldAt, Hello, Left, ServerInventory, SocketAt, files, place};
-use super::retained::Retained;
+use super::inventory::{
+    ClosedListener, FinalReport, Hello, HoldingRecord, ServerInventory, SocketRecord, files, place,
+};
+use super::retained::RetainedSockets;
 use super::socket::Socket;
 use super::step::{AFTERMATH, PREPARE_MAX, STEP_MAX, step};
-use super::talk::{Message, Over, unexpected};
+use super::talk::{ChannelEnd, Message, unexpected};
 use super::{knock, notify};
 
 /// The time limit for the workers to stop accepting, and for requests that exclude others to end.
@@ -43,19 +45,19 @@ pub(super) struct Predecessor<'a> {
     departures: Departures<'a>,
     /// The successor's process; `None` until it has said hello.
     successor: Option<Process>,
-    changes: Changes,
+    changes: UndoableSteps,
 }
 
 /// The steps of the take-over that this process has made, and that are undone if the take-over
 /// fails.
 #[derive(Default)]
-struct Changes {
+struct UndoableSteps {
     is_frozen: bool,
     is_still: bool,
     is_committed: bool,
     /// The tokens of tenants that were taken out of this process's registry and sent to the
     /// successor.
-    held: Vec<control::Held>,
+    held: Vec<control::HeldTokens>,
 }
 
 impl<'a> Predecessor<'a> {
@@ -64,11 +66,11 @@ impl<'a> Predecessor<'a> {
     /// # Errors
     /// The hand-over failed. Everything that was not given is as before.
     pub(super) fn give(hand_over: &'a mut HandOver, stream: UnixStream) -> Result<(), String> {
-        let failed = |_: &String| Happening::UpgradeFailed.count();
+        let failed = |_: &String| ServerEvent::UpgradeFailed.count();
         let talk = knock::let_in(stream).inspect_err(failed)?;
         let departures = Departures::new(hand_over, talk);
         let mut predecessor =
-            Predecessor { departures, successor: None, changes: Changes::default() };
+            Predecessor { departures, successor: None, changes: UndoableSteps::default() };
         let done = predecessor.go();
         if let Err(why) = &done {
             failed(why);
@@ -79,7 +81,7 @@ impl<'a> Predecessor<'a> {
     }
 
     fn go(&mut self) -> Result<(), String> {
-        let mut message = self.departures.talk.expect(Kind::Hello)?;
+        let mut message = self.departures.talk.expect(TakeoverKind::Hello)?;
         let hello: Hello = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the new process says hello in other words: {error}"))?;
         let successor = message.files.pop().ok_or("the new process does not show itself")?;
@@ -89,16 +91,16 @@ impl<'a> Predecessor<'a> {
         self.show_inventory()?;
         step("predecessor", "prepare");
         self.departures.talk.set_patience(PREPARE_MAX)?;
-        self.departures.talk.expect(Kind::Ready)?;
+        self.departures.talk.expect(TakeoverKind::Ready)?;
         self.departures.talk.set_patience(STEP_MAX)?;
         step("predecessor", "ready");
         let began = self.departures.grounds.clock.now();
         self.be_still()?;
         let held = self.bequeath()?;
-        self.departures.talk.say(Kind::Still, &held)?;
+        self.departures.talk.say(TakeoverKind::Still, &held)?;
         if let Some(fabric) = self.departures.grounds.live.fabric() {
             let bequest = fabric.export_reservations().map_err(|unfit| unfit.to_string())?;
-            self.departures.talk.say(Kind::Fabric, &bequest)?;
+            self.departures.talk.say(TakeoverKind::Fabric, &bequest)?;
         }
         step("predecessor", "still");
         self.departures.report()?;
@@ -121,7 +123,7 @@ impl<'a> Predecessor<'a> {
         let grounds = self.departures.grounds.clone();
         grounds.live.freeze()?;
         self.changes.is_frozen = true;
-        let socket = |socket: &Socket| SocketAt {
+        let socket = |socket: &Socket| SocketRecord {
             role: socket.role,
             wanted: socket.wanted.clone(),
             is_at: place(socket.kept.endpoint()),
@@ -134,23 +136,27 @@ impl<'a> Predecessor<'a> {
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
         let mut inventory =
             ServerInventory::of(&grounds.places.all(), &spaces, sockets_at, &tenants)?;
-        inventory.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
+        inventory.departed = grounds.live.open_sockets().1.iter().map(ClosedListener::of).collect();
         inventory.set_removals(&grounds.live.removals());
         inventory.state = grounds.live.state_at();
         inventory.storage_epoch = Some(grounds.shared.storage_epoch.load(Ordering::Relaxed));
         inventory.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&inventory).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
-        self.departures.talk.send(Kind::Inventory, 0, &words, &[own.descriptor()])?;
+        self.departures.talk.send(TakeoverKind::Inventory, 0, &words, &[own.descriptor()])?;
         let disks = grounds.places.all();
         let files = open_files(&disks)?;
-        self.send_descriptors(Kind::Files, &files)?;
+        self.send_descriptors(TakeoverKind::Files, &files)?;
         let sockets: Vec<_> = sockets.iter().flatten().map(|socket| socket.as_fd()).collect();
-        self.send_descriptors(Kind::Listeners, &sockets)
+        self.send_descriptors(TakeoverKind::Listeners, &sockets)
     }
 
     /// Sends descriptors, in as many messages as they need.
-    fn send_descriptors(&self, kind: Kind, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
+    fn send_descriptors(
+        &self,
+        kind: TakeoverKind,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), String> {
         for some in descriptors.chunks(io::DESCRIPTORS_MAX) {
             self.departures.talk.send(kind, 0, &[], some)?;
         }
@@ -162,10 +168,10 @@ impl<'a> Predecessor<'a> {
     fn be_still(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         self.changes.is_still = true;
-        grounds.shared.fences.hold_hellos(Hold::All);
+        grounds.shared.fences.hold_hellos(HeldHellos::All);
         grounds.shared.fences.hold_exclusives(true);
         if let Some(fabric) = grounds.live.fabric() {
-            fabric.hold(Held::Connects);
+            fabric.hold(HeldCommands::Connects);
         }
         // Every worker takes a turn behind that.
         grounds.orders.hold(true, &grounds.wakers);
@@ -203,7 +209,7 @@ impl<'a> Predecessor<'a> {
             let Some(state) = state else { continue };
             let memory = io::SharedMemory::of(&state).map_err(|error| error.to_string())?;
             let place = disk.place as u64;
-            self.departures.talk.send(Kind::Volume, place, &[], &[memory.as_fd()])?;
+            self.departures.talk.send(TakeoverKind::Volume, place, &[], &[memory.as_fd()])?;
         }
         step("predecessor", "volumes");
         Ok(())
@@ -231,7 +237,7 @@ impl<'a> Predecessor<'a> {
         let tenants = &self.departures.grounds.tenants;
         let now = tenants.now();
         self.changes.held = tenants.registry().bequeath(now);
-        let held: Vec<HeldAt> = self.changes.held.iter().map(HeldAt::of).collect();
+        let held: Vec<HoldingRecord> = self.changes.held.iter().map(HoldingRecord::of).collect();
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
@@ -239,11 +245,12 @@ impl<'a> Predecessor<'a> {
     /// waits for the successor's confirmation.
     fn commit(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
-        let mut left = Left { connections: self.departures.kept(), ..Left::default() };
+        let mut left =
+            FinalReport { connections: self.departures.kept(), ..FinalReport::default() };
         {
             let (held, now) = (&self.changes.held, grounds.tenants.now());
             let registry = grounds.tenants.registry();
-            left.spent = registry.spent_since(held, now).iter().map(HeldAt::of).collect();
+            left.spent = registry.spent_since(held, now).iter().map(HoldingRecord::of).collect();
             for (tenant, client, connection) in grounds.shared.fences.names() {
                 let name = registry.name_of(tenant, None).unwrap_or_default().to_owned();
                 left.names.push((name, format!("{client:x}"), connection));
@@ -252,7 +259,7 @@ impl<'a> Predecessor<'a> {
         let words = serde_json::to_vec(&left).map_err(|error| error.to_string())?;
         grounds.hold_apis(true);
         grounds.give_away(true);
-        self.departures.talk.say(Kind::Commit, &words)?;
+        self.departures.talk.say(TakeoverKind::Commit, &words)?;
         step("predecessor", "commit");
         self.changes.is_committed = true;
         self.hear_committed()
@@ -269,7 +276,7 @@ impl<'a> Predecessor<'a> {
         loop {
             match self.departures.next_soon() {
                 Some(Event::Heard(_, heard)) => match heard {
-                    Ok(Message { kind: Kind::Committed, .. }) => {
+                    Ok(Message { kind: TakeoverKind::Committed, .. }) => {
                         grounds.hold_apis(true);
                         return Ok(());
                     }
@@ -288,7 +295,7 @@ impl<'a> Predecessor<'a> {
                 // Its last words may be on their way still.
                 let ended_at = *ended_at.get_or_insert(now);
                 if !says_more || now.since(ended_at) >= LAST_WORDS_MAX {
-                    return Err(over.unwrap_or(Over::Ended).into());
+                    return Err(over.unwrap_or(ChannelEnd::Ended).into());
                 }
             }
             if !answers && now.since(asked) >= ANSWER_MAX {
@@ -298,7 +305,7 @@ impl<'a> Predecessor<'a> {
             }
             if !is_given_up && now.since(asked) >= STEP_MAX {
                 is_given_up = true;
-                over = over.or(Some(Over::Nonsense(GIVEN_UP.to_owned())));
+                over = over.or(Some(ChannelEnd::Nonsense(GIVEN_UP.to_owned())));
                 // It may be saying it this instant: that is heard, or cannot be said.
                 self.departures.talk.hear_no_more();
             }
@@ -327,7 +334,7 @@ impl<'a> Predecessor<'a> {
     /// its place if it is killed.
     fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
-        let retained = Retained::of(&grounds);
+        let retained = RetainedSockets::of(&grounds);
         grounds.places.all().iter().for_each(|disk| disk.volume.give());
         grounds.orders.give();
         grounds.orders.stop(&grounds.wakers);
@@ -337,7 +344,7 @@ impl<'a> Predecessor<'a> {
             self.watch(&mut over, &retained)?;
         }
         step("predecessor", "rest");
-        let _ = self.departures.talk.say(Kind::Rest, &[]); // its end shows below
+        let _ = self.departures.talk.say(TakeoverKind::Rest, &[]); // its end shows below
         let said_at = grounds.clock.now();
         while over.is_none() && grounds.clock.now().since(said_at) < STEP_MAX {
             self.watch(&mut over, &retained)?;
@@ -351,18 +358,22 @@ impl<'a> Predecessor<'a> {
     ///
     /// # Errors
     /// Fails if the other process was killed, and this one cannot start in its place.
-    fn watch(&mut self, over: &mut Option<Over>, retained: &Retained) -> Result<(), String> {
+    fn watch(
+        &mut self,
+        over: &mut Option<ChannelEnd>,
+        retained: &RetainedSockets,
+    ) -> Result<(), String> {
         match self.departures.next_soon() {
             Some(Event::Heard(_, Err(why))) => *over = Some(why),
             Some(Event::Knock(stream)) => knock::refuse(stream, "another has just taken over"),
             _ => self.departures.hand_over.return_all(),
         }
-        if matches!(over, Some(Over::Ended)) {
+        if matches!(over, Some(ChannelEnd::Ended)) {
             if self.successor.as_ref().is_some_and(ends) {
                 let never = start_anew("the new process was killed", retained);
                 never.map(|never| match never {})?;
             }
-            *over = Some(Over::Nonsense("the new process lives and says nothing".to_owned()));
+            *over = Some(ChannelEnd::Nonsense("the new process lives and says nothing".to_owned()));
         }
         Ok(())
     }
@@ -380,7 +391,8 @@ impl<'a> Predecessor<'a> {
             grounds.shared.fences.hold_kin(true);
         }
         self.departures.keep_controllers();
-        let held = if has_given_controllers { Held::Reservations } else { Held::Nothing };
+        let held =
+            if has_given_controllers { HeldCommands::Reservations } else { HeldCommands::Nothing };
         fabric.iter().for_each(|fabric| fabric.hold(held));
         self.departures.take_all_back();
         if self.changes.is_still {
@@ -398,10 +410,10 @@ impl<'a> Predecessor<'a> {
         if self.departures.given() > 0 {
             self.await_end();
         }
-        grounds.shared.fences.hold_hellos(Hold::Nobody);
+        grounds.shared.fences.hold_hellos(HeldHellos::Nobody);
         grounds.shared.fences.hold_exclusives(false);
         grounds.shared.fences.hold_kin(false);
-        fabric.iter().for_each(|fabric| fabric.hold(Held::Nothing));
+        fabric.iter().for_each(|fabric| fabric.hold(HeldCommands::Nothing));
         grounds.wakers.iter().for_each(io::Waker::wake);
     }
 
@@ -431,7 +443,7 @@ impl<'a> Predecessor<'a> {
 }
 
 /// Returns the open files of all devices, which are passed to the successor.
-fn open_files(disks: &[Disk]) -> Result<Vec<BorrowedFd<'_>>, String> {
+fn open_files(disks: &[OpenDevice]) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disks.iter().map(files);
     Ok(files.collect::<Result<Vec<_>, _>>()?.concat())
 }

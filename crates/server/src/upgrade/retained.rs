@@ -8,8 +8,8 @@ use std::sync::Arc;
 use io::{Endpoint, Listener};
 use serde::{Deserialize, Serialize};
 
-use super::grounds::Grounds;
-use super::inventory::{SocketAt, place};
+use super::grounds::HandOverParts;
+use super::inventory::{SocketRecord, place};
 use super::socket::{Role, adopt, wanted};
 use crate::listen::ListenAt;
 
@@ -18,28 +18,28 @@ const RETAINED: &str = "NEARFLASH_RETAINED_SOCKETS";
 
 /// The value of the variable, in JSON.
 #[derive(Serialize, Deserialize)]
-struct Passed {
+struct RetainedVariable {
     /// The process that has the sockets. Its children inherit the variable only.
     pid: u32,
     /// Each socket with its number.
-    sockets: Vec<(SocketAt, i32)>,
+    sockets: Vec<(SocketRecord, i32)>,
 }
 
 /// The sockets of a process that may start anew.
-pub(super) struct Retained(Vec<(SocketAt, Arc<OwnedFd>)>);
+pub(super) struct RetainedSockets(Vec<(SocketRecord, Arc<OwnedFd>)>);
 
-impl Retained {
+impl RetainedSockets {
     /// Returns the sockets of a server at network cards. They stay open as long as the value.
-    pub(super) fn of(grounds: &Grounds) -> Retained {
+    pub(super) fn of(grounds: &HandOverParts) -> RetainedSockets {
         let at_cards = grounds.all_sockets().into_iter();
         let at_cards = at_cards.filter(|s| matches!(s.kept.endpoint(), Endpoint::Ethernet(_)));
         let each = at_cards.flat_map(|socket| {
             let is_at = place(socket.kept.endpoint());
-            let at = SocketAt { role: socket.role, wanted: socket.wanted.clone(), is_at };
+            let at = SocketRecord { role: socket.role, wanted: socket.wanted.clone(), is_at };
             let open = socket.kept.sockets().unwrap_or_default();
             open.into_iter().map(move |open| (at.clone(), open)).collect::<Vec<_>>()
         });
-        Retained(each.collect())
+        RetainedSockets(each.collect())
     }
 
     /// Passes the retained sockets to the program that replaces this one when `command` is
@@ -51,7 +51,7 @@ impl Retained {
         }
         let numbered = self.0.iter().map(|(at, open)| Ok((at.clone(), io::pass_on(open)?)));
         let sockets = numbered.collect::<std::io::Result<_>>().map_err(|e| e.to_string())?;
-        let passed = Passed { pid: std::process::id(), sockets };
+        let passed = RetainedVariable { pid: std::process::id(), sockets };
         command.env(RETAINED, serde_json::to_string(&passed).map_err(|e| e.to_string())?);
         Ok(())
     }
@@ -63,23 +63,23 @@ impl Retained {
 }
 
 /// The sockets that this process retained when it replaced itself by a new program.
-pub(crate) struct Inherited(Vec<(SocketAt, Option<OwnedFd>)>);
+pub(crate) struct InheritedSockets(Vec<(SocketRecord, Option<OwnedFd>)>);
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes the sockets, if this process has started anew.
     ///
     /// # Errors
     /// Fails if the variable names what was not passed on.
-    pub(crate) fn take() -> Result<Inherited, String> {
-        let Ok(text) = std::env::var(RETAINED) else { return Ok(Inherited(Vec::new())) };
-        let passed: Passed = serde_json::from_str(&text)
+    pub(crate) fn take() -> Result<InheritedSockets, String> {
+        let Ok(text) = std::env::var(RETAINED) else { return Ok(InheritedSockets(Vec::new())) };
+        let passed: RetainedVariable = serde_json::from_str(&text)
             .map_err(|error| format!("{RETAINED} is for restarts of the server alone: {error}"))?;
         if passed.pid != std::process::id() {
-            return Ok(Inherited(Vec::new()));
+            return Ok(InheritedSockets(Vec::new()));
         }
         let take = |(at, number)| Ok((at, Some(io::take_passed(number)?)));
         let taken = passed.sockets.into_iter().map(take).collect::<std::io::Result<_>>();
-        taken.map(Inherited).map_err(|error| format!("{RETAINED}: {error}"))
+        taken.map(InheritedSockets).map_err(|error| format!("{RETAINED}: {error}"))
     }
 
     /// Takes the listener at this address; `None` if there is none.

@@ -2,10 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use io::{Kept, Listener};
+use io::{Listener, ListenerHandle};
 use serde::{Deserialize, Serialize};
 
-use super::inventory::{self, SocketAt};
+use super::inventory::{self, SocketRecord};
 use crate::listen::{ListenAt, url};
 
 /// A listening socket that is passed to the successor, with its purpose and its addresses.
@@ -14,7 +14,7 @@ pub(crate) struct Socket {
     pub(crate) role: Role,
     /// The socket's address as the configuration gives it.
     pub(crate) wanted: String,
-    pub(crate) kept: Kept,
+    pub(crate) kept: ListenerHandle,
 }
 
 impl Socket {
@@ -44,8 +44,8 @@ pub(crate) enum Role {
 /// # Errors
 /// Fails if a socket is not what it was said to be.
 pub(super) fn adopt(
-    sockets: &mut [(SocketAt, Option<OwnedFd>)],
-    is_wanted: impl Fn(&SocketAt) -> bool,
+    sockets: &mut [(SocketRecord, Option<OwnedFd>)],
+    is_wanted: impl Fn(&SocketRecord) -> bool,
 ) -> Result<Option<Listener>, String> {
     let found = sockets.iter().find(|(at, socket)| is_wanted(at) && socket.is_some());
     let Some(at) = found.map(|(at, _)| at.clone()) else { return Ok(None) };

@@ -6,30 +6,30 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Removals};
+use contract::{Instant, ListenerId, NamespaceRemovals};
 use control::Tenants;
 use dataplane::Volume;
 use flash::Spec;
-use io::{Link, Listener, Process};
-use proto::takeover::Kind;
+use io::{Listener, Process, ProcessLink};
+use proto::takeover::TakeoverKind;
 use worker::Listeners;
 
-use super::anew::{OtherEnd, has_been_killed};
+use super::anew::{PeerServer, has_been_killed};
 use super::hand_over::HandOver;
-use super::inventory::{self, Hello, ServerInventory, SocketAt};
+use super::inventory::{self, Hello, ServerInventory, SocketRecord};
 use super::notify;
 use super::socket::{Role, adopt, wanted};
 use super::step::{STEP_MAX, step};
 use super::take_over::{ReadySender, TakeOver};
-use super::talk::{Over, Talk};
-use crate::config::Space;
+use super::talk::{ChannelEnd, HandOverChannel};
+use crate::config::ServerNamespace;
 use crate::listen::ListenAt;
-use crate::live::StateAt;
+use crate::live::StateFileIdentity;
 use crate::log;
 
 /// A process that is about to take over.
 pub(crate) struct Successor {
-    talk: Talk,
+    talk: HandOverChannel,
     /// The predecessor's process, which owns the connections until the take-over.
     owner: Process,
     inventory: ServerInventory,
@@ -40,7 +40,7 @@ pub(crate) struct Successor {
     found: Vec<Option<usize>>,
     /// The indices of devices in this process, by their indices in the predecessor.
     places: HashMap<usize, usize>,
-    sockets: Vec<(SocketAt, Option<OwnedFd>)>,
+    sockets: Vec<(SocketRecord, Option<OwnedFd>)>,
     /// The identifiers of listeners in this process, by the places that the same listeners have in
     /// the predecessor.
     listeners: HashMap<u16, ListenerId>,
@@ -56,7 +56,7 @@ impl Successor {
     /// # Errors
     /// Fails if there never was a server at the socket, or if the server refuses.
     pub(crate) fn knock(path: &Path) -> Result<Option<Successor>, String> {
-        let link = match Link::connect(path) {
+        let link = match ProcessLink::connect(path) {
             Ok(link) => link,
             // A server that ends in order takes its socket with it.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
@@ -70,7 +70,7 @@ impl Successor {
                 return Err(format!("there is no server to take over from at {path}: {error}"));
             }
         };
-        let mut end = OtherEnd::default();
+        let mut end = PeerServer::default();
         match Successor::ask(link, &mut end) {
             Ok(successor) => Ok(Some(successor)),
             Err(why) => match has_been_killed(path, &end) {
@@ -84,16 +84,16 @@ impl Successor {
     }
 
     /// Asks the server at the other end of the link to hand over.
-    fn ask(link: Link, end: &mut OtherEnd) -> Result<Successor, String> {
-        let talk = Talk::new(link, STEP_MAX)?;
+    fn ask(link: ProcessLink, end: &mut PeerServer) -> Result<Successor, String> {
+        let talk = HandOverChannel::new(link, STEP_MAX)?;
         let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
         // Whoever does not listen any more has said why.
-        let said = talk.send(Kind::Hello, 0, &hello, &[own.descriptor()]);
+        let said = talk.send(TakeoverKind::Hello, 0, &hello, &[own.descriptor()]);
         step("successor", "hello");
-        let refused = |over: Over| format!("the server that runs is not taken over: {over}");
-        let heard = talk.expect(Kind::Inventory);
-        end.is_silent = matches!(heard, Err(Over::Ended));
+        let refused = |over: ChannelEnd| format!("the server that runs is not taken over: {over}");
+        let heard = talk.expect(TakeoverKind::Inventory);
+        end.is_silent = matches!(heard, Err(ChannelEnd::Ended));
         let mut message = heard.map_err(refused)?;
         said?;
         let inventory: ServerInventory = serde_json::from_slice(&message.body)
@@ -108,13 +108,13 @@ impl Successor {
         inventory.check_watched().map_err(refused)?;
         inventory.watchdog_interval().into_iter().for_each(notify::inherit_interval);
         let count = inventory.devices.iter().map(|device| device.files).sum();
-        let mut files = receive(&talk, Kind::Files, count)?.into_iter();
+        let mut files = receive(&talk, TakeoverKind::Files, count)?.into_iter();
         let files: Vec<Vec<OwnedFd>> = inventory
             .devices
             .iter()
             .map(|device| files.by_ref().take(device.files).collect())
             .collect();
-        let sockets = receive(&talk, Kind::Listeners, inventory.sockets.len())?;
+        let sockets = receive(&talk, TakeoverKind::Listeners, inventory.sockets.len())?;
         let sockets =
             inventory.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
         step("successor", "inventory");
@@ -149,7 +149,7 @@ impl Successor {
         is_it: impl Fn(&Role) -> bool,
         wanted: &str,
     ) -> Result<Option<Listener>, String> {
-        let is_wanted = |at: &SocketAt| is_it(&at.role) && at.wanted == wanted;
+        let is_wanted = |at: &SocketRecord| is_it(&at.role) && at.wanted == wanted;
         let listener = adopt(&mut self.sockets, is_wanted)?;
         Ok(listener.inspect(|listener| listener.keep().give_away(true)))
     }
@@ -160,7 +160,7 @@ impl Successor {
     }
 
     /// Checks that this process continues with the operators' changes of the predecessor.
-    pub(crate) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
+    pub(crate) fn check_state(&self, own: Option<&StateFileIdentity>) -> Result<(), String> {
         let checked = self.inventory.check_state(own);
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
     }
@@ -170,7 +170,7 @@ impl Successor {
     /// predecessor had closed, whose connections may move nevertheless.
     pub(crate) fn check(
         &mut self,
-        spaces: &[Space],
+        spaces: &[ServerNamespace],
         listen: &[ListenAt],
         room: usize,
         tenants: &Tenants,
@@ -193,7 +193,7 @@ impl Successor {
     ///
     /// # Errors
     /// Fails if the predecessor's record contradicts itself.
-    pub(crate) fn removals(&self) -> Result<Removals, String> {
+    pub(crate) fn removals(&self) -> Result<NamespaceRemovals, String> {
         let removals = self.inventory.removals();
         removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())
     }
@@ -245,7 +245,11 @@ impl Successor {
 }
 
 /// Receives messages of this kind until they have brought this many descriptors.
-fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String> {
+fn receive(
+    talk: &HandOverChannel,
+    kind: TakeoverKind,
+    count: usize,
+) -> Result<Vec<OwnedFd>, String> {
     let mut files = Vec::new();
     while files.len() < count {
         files.extend(talk.expect(kind)?.files);

@@ -6,23 +6,26 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Payload, Session, Ticket, Unpack, WorkerMessage};
+use contract::{
+    Instant, ListenerId, MigratingConnection, MigratingPayload, RestorableSession, Session, Ticket,
+    WorkerMessage,
+};
 use dataplane::AnySession;
 use io::{Listener, Process, TlsPolicy};
-use proto::nvme::{ExportedController, Held, PortId};
+use proto::nvme::{ExportedController, HeldCommands, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
-use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
-use worker::{Adopted, FenceName, Hold};
+use proto::takeover::{TakeoverKind, controller, decode, parcels, put_tickets, tickets};
+use worker::{FenceName, HeldHellos, NameReservation};
 
 use super::anew::{ends, start_anew};
 use super::event::Event;
-use super::grounds::Grounds;
+use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
-use super::inventory::{HeldAt, Left};
+use super::inventory::{FinalReport, HoldingRecord};
 use super::notify;
-use super::retained::Retained;
+use super::retained::RetainedSockets;
 use super::step::{AFTERMATH, PREPARE_MAX, step, step_with};
-use super::talk::{Message, Over, Talk, unexpected};
+use super::talk::{ChannelEnd, HandOverChannel, Message, unexpected};
 use crate::log;
 
 /// The longest time that a connection waits for room on its way to a worker. It tries again after
@@ -53,7 +56,7 @@ pub(super) type ReadySender = Sender<Result<(), String>>;
 /// Checks that the session expects the rest of the payload that the connection reports as begun,
 /// since the rest will be received into that buffer. Also checks that the connection's requests are
 /// those of the session.
-fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
+fn check_payload(parcel: &MigratingConnection, session: &AnySession) -> Result<(), String> {
     let expected = match session {
         AnySession::Reflex(session) => session.expects(),
         AnySession::NvmeTcp(session) => session.expects(),
@@ -61,8 +64,8 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     };
     let left = expected.map_or(0, |expected| expected.bytes);
     let begun = parcel.requests.last().and_then(|request| match &request.payload {
-        Payload::Begun(bytes) => Some(request.command.payload_bytes() - bytes.len()),
-        Payload::Whole(_) => None,
+        MigratingPayload::Begun(bytes) => Some(request.command.payload_bytes() - bytes.len()),
+        MigratingPayload::Whole(_) => None,
     });
     let waits = parcel.waiting.as_ref().map(|request| request.payload_bytes);
     if begun.or(waits).is_some_and(|bytes| bytes != left) {
@@ -79,18 +82,18 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
 
 /// A connection that the predecessor has offered and still owns, with its socket and a guard that
 /// reserves the client's name of the connection.
-pub(super) type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
+pub(super) type OfferedConnection = (Box<MigratingConnection>, OwnedFd, Option<NameReservation>);
 
 /// A connection of the predecessor that this process owns and that is on its way to a worker.
-pub(super) struct Landing {
+pub(super) struct ArrivingConnection {
     /// A guard that keeps the name of the client's connection until the connection has landed at a
     /// worker.
-    _adopted: Option<Adopted>,
+    _adopted: Option<NameReservation>,
     offers: usize,
 }
 
 /// The predecessor's state when it stops taking part in the take-over.
-enum Ended {
+enum PredecessorEnd {
     /// The predecessor runs no more requests.
     Rest,
     /// The predecessor ended without a report.
@@ -99,9 +102,9 @@ enum Ended {
 
 /// The newer process during a take-over.
 pub(super) struct TakeOver<'a> {
-    pub(super) grounds: std::sync::Arc<Grounds>,
+    pub(super) grounds: std::sync::Arc<HandOverParts>,
     pub(super) hand_over: &'a mut HandOver,
-    pub(super) talk: Talk,
+    pub(super) talk: HandOverChannel,
     pub(super) owner: Process,
     pub(super) listeners: HashMap<u16, ListenerId>,
     pub(super) modes: HashMap<ListenerId, u32>,
@@ -111,11 +114,11 @@ pub(super) struct TakeOver<'a> {
     /// process serves.
     pub(super) unwanted: Vec<Listener>,
     /// The connections that the predecessor has shown and still owns, by ticket.
-    pub(super) shown: HashMap<u64, Shown>,
+    pub(super) shown: HashMap<u64, OfferedConnection>,
     /// The NVMe controllers among the shown connections: identifier and tickets, by the first
     /// ticket.
     pub(super) controllers: HashMap<u64, (u16, Vec<u64>)>,
-    pub(super) landing: HashMap<Ticket, Landing>,
+    pub(super) landing: HashMap<Ticket, ArrivingConnection>,
     pub(super) pauses: Vec<Duration>,
     pub(super) began: Instant,
     /// The time without service: from the predecessor's report that it has stopped until the
@@ -133,16 +136,16 @@ impl TakeOver<'_> {
     /// never will and ends.
     pub(super) fn go(&mut self, told: &ReadySender) -> Result<(), String> {
         let fences = &self.grounds.shared.fences;
-        fences.hold_hellos(Hold::All);
+        fences.hold_hellos(HeldHellos::All);
         fences.hold_exclusives(true);
         // It may end hosts' controllers, and lose their connections, with writes at the devices.
         fences.hold_kin(true);
-        self.hold(Held::Connects);
+        self.hold(HeldCommands::Connects);
         step("successor", "prepare");
         let still = match self.await_still() {
             // Its requests were not stopped: what it has left is to be cleared up as after a crash.
-            Err(Over::Ended) if self.is_alone() => {
-                let retained = Retained::of(&self.grounds);
+            Err(ChannelEnd::Ended) if self.is_alone() => {
+                let retained = RetainedSockets::of(&self.grounds);
                 let never = start_anew("the old process was killed", &retained);
                 return never.map(|never| match never {});
             }
@@ -170,10 +173,12 @@ impl TakeOver<'_> {
                 }
                 Some(Event::Heard(_, Err(over))) if self.serves => {
                     tracing::warn!(%over, "the old process does not answer any more");
-                    break Ended::Gone;
+                    break PredecessorEnd::Gone;
                 }
                 // Nobody else serves: all is ours.
-                Some(Event::Heard(_, Err(Over::Ended))) if self.is_alone() => break Ended::Gone,
+                Some(Event::Heard(_, Err(ChannelEnd::Ended))) if self.is_alone() => {
+                    break PredecessorEnd::Gone;
+                }
                 Some(Event::Heard(_, Err(over))) => return Err(over.into()),
                 _ => {}
             }
@@ -193,32 +198,34 @@ impl TakeOver<'_> {
 
     /// Reports that this process is ready, and waits until the predecessor has stopped taking
     /// requests.
-    fn await_still(&self) -> Result<Message, Over> {
-        self.talk.say(Kind::Ready, &[])?;
-        self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
+    fn await_still(&self) -> Result<Message, ChannelEnd> {
+        self.talk.say(TakeoverKind::Ready, &[])?;
+        self.talk.set_patience(PREPARE_MAX).map_err(ChannelEnd::Nonsense)?;
         step("successor", "ready");
         loop {
             let message = self.talk.hear()?;
             match message.kind {
-                Kind::Volume => self.receive_volume(message)?,
-                Kind::Still if self.awaits_volumes() => {
-                    return Err(Over::Nonsense("the state of a volume did not come".to_owned()));
+                TakeoverKind::Volume => self.receive_volume(message)?,
+                TakeoverKind::Still if self.awaits_volumes() => {
+                    return Err(ChannelEnd::Nonsense(
+                        "the state of a volume did not come".to_owned(),
+                    ));
                 }
-                Kind::Still => return Ok(message),
+                TakeoverKind::Still => return Ok(message),
                 _ => return Err(unexpected(&message)),
             }
         }
     }
 
     /// Takes the state of a volume, which this process serves once everything is its own.
-    fn receive_volume(&self, mut message: Message) -> Result<(), Over> {
-        let nonsense = |why: &str| Over::Nonsense(why.to_owned());
+    fn receive_volume(&self, mut message: Message) -> Result<(), ChannelEnd> {
+        let nonsense = |why: &str| ChannelEnd::Nonsense(why.to_owned());
         let place = self.places.get(&(message.ticket as usize));
         let volume = place.and_then(|place| self.grounds.places.get(*place));
         let volume = volume.ok_or_else(|| nonsense("a volume came of an unknown device"))?;
         let memory = message.files.pop().ok_or_else(|| nonsense("a volume came without state"))?;
         let state = io::SharedMemory::bytes_of(&memory).map_err(|e| nonsense(&e.to_string()))?;
-        volume.receive(&state).map_err(Over::Nonsense)
+        volume.receive(&state).map_err(ChannelEnd::Nonsense)
     }
 
     fn awaits_volumes(&self) -> bool {
@@ -228,7 +235,7 @@ impl TakeOver<'_> {
     /// Tells the predecessor that an end of this process from now on is a normal exit and not a
     /// crash.
     fn take_leave(&self) {
-        let _ = self.talk.say(Kind::Stop, FAREWELL.as_bytes()); // it may have ended
+        let _ = self.talk.say(TakeoverKind::Stop, FAREWELL.as_bytes()); // it may have ended
     }
 
     /// Returns true if the predecessor, whose link is closed, ends. A predecessor that lives on has
@@ -241,18 +248,18 @@ impl TakeOver<'_> {
         &mut self,
         message: Message,
         told: &ReadySender,
-    ) -> Result<Option<Ended>, String> {
+    ) -> Result<Option<PredecessorEnd>, String> {
         match message.kind {
-            Kind::Parcels if !self.serves => self.look_at_all(message)?,
-            Kind::Fabric if !self.serves => {
-                // The last listener of NVMe may have been removed; what is to be kept of it is in the
-                // state file.
+            TakeoverKind::Parcels if !self.serves => self.look_at_all(message)?,
+            TakeoverKind::Fabric if !self.serves => {
+                // The last listener of NVMe may have been removed; what is to be kept of it is in
+                // the state file.
                 if let Some(fabric) = self.grounds.live.fabric() {
                     fabric.import_reservations(&message.body).map_err(|unfit| unfit.to_string())?;
                 }
             }
-            Kind::Controller if !self.serves => self.look_at_controller(message)?,
-            Kind::Yours => {
+            TakeoverKind::Controller if !self.serves => self.look_at_controller(message)?,
+            TakeoverKind::Yours => {
                 let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
                 self.admit(&tickets).ok_or_else(|| unexpected(&message))?;
                 for ticket in &tickets {
@@ -262,33 +269,33 @@ impl TakeOver<'_> {
                 }
                 step_with("successor", "yours", tickets.len());
             }
-            Kind::Commit if !self.serves => {
+            TakeoverKind::Commit if !self.serves => {
                 step("successor", "commit");
-                let mut left: Left = serde_json::from_slice(&message.body)
+                let mut left: FinalReport = serde_json::from_slice(&message.body)
                     .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
                 self.inherit(std::mem::take(&mut left.spent));
                 let held = self.names(&left);
                 // Before the older one ends, which would look like the end of the service.
                 notify::ready();
-                // First: the older one takes everything back from who ends without having said so. One
-                // that lives and does not hear it takes everything back, too.
-                if let Err(over) = self.talk.say(Kind::Committed, &[])
+                // First: the older one takes everything back from who ends without having said so.
+                // One that lives and does not hear it takes everything back, too.
+                if let Err(over) = self.talk.say(TakeoverKind::Committed, &[])
                     && !self.is_alone()
                 {
                     return Err(over.into());
                 }
-                self.serve(Hold::Names(held), told);
+                self.serve(HeldHellos::Names(held), told);
                 step("successor", "committed");
                 self.left = Some(left.connections);
             }
-            Kind::Rest if self.serves => return Ok(Some(Ended::Rest)),
+            TakeoverKind::Rest if self.serves => return Ok(Some(PredecessorEnd::Rest)),
             _ => return Err(unexpected(&message).into()),
         }
         Ok(None)
     }
 
     /// Gives this process's tenants the token balances and debts that they had in the predecessor.
-    fn inherit(&self, held: Vec<HeldAt>) {
+    fn inherit(&self, held: Vec<HoldingRecord>) {
         let now = self.grounds.tenants.now();
         let mut registry = self.grounds.tenants.registry();
         for held in held.into_iter().filter_map(|held| held.here(&self.places)) {
@@ -301,7 +308,7 @@ impl TakeOver<'_> {
         }
     }
 
-    fn hold(&self, held: Held) {
+    fn hold(&self, held: HeldCommands) {
         self.grounds.live.fabric().iter().for_each(|fabric| fabric.hold(held));
     }
 
@@ -338,12 +345,14 @@ impl TakeOver<'_> {
                     taken.push(ticket);
                 }
                 // An end shows where messages are heard.
-                Err(why) => drop(self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[])),
+                Err(why) => {
+                    drop(self.talk.send(TakeoverKind::Refused, ticket, why.as_bytes(), &[]))
+                }
             }
         }
         step_with("successor", "taken", taken.len());
         if !taken.is_empty() {
-            let _ = self.talk.say(Kind::Taken, &put_tickets(&taken)); // as above
+            let _ = self.talk.say(TakeoverKind::Taken, &put_tickets(&taken)); // as above
         }
         Ok(())
     }
@@ -362,10 +371,10 @@ impl TakeOver<'_> {
                 let taken = put_tickets(&tickets);
                 self.controllers.insert(first, (cntlid, tickets));
                 step_with("successor", "controller", parcels.len());
-                let _ = self.talk.say(Kind::Taken, &taken); // an end shows where messages are heard
+                let _ = self.talk.say(TakeoverKind::Taken, &taken); // an end shows where messages are heard
             }
             // As above.
-            Err(why) => drop(self.talk.send(Kind::Refused, first, why.as_bytes(), &[])),
+            Err(why) => drop(self.talk.send(TakeoverKind::Refused, first, why.as_bytes(), &[])),
         }
         Ok(())
     }
@@ -377,7 +386,7 @@ impl TakeOver<'_> {
         parcels: &[(u64, &[u8])],
         sockets: Vec<OwnedFd>,
         sent_at: Instant,
-    ) -> Result<(u16, Vec<Shown>), String> {
+    ) -> Result<(u16, Vec<OfferedConnection>), String> {
         let fabric = self.grounds.live.fabric().ok_or("no listener speaks NVMe/TCP")?;
         let mut exported =
             ExportedController::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
@@ -435,7 +444,7 @@ impl TakeOver<'_> {
         socket: Option<OwnedFd>,
         sent_at: Instant,
         unpack: impl FnOnce(&mut Vec<u8>) -> Option<AnySession>,
-    ) -> Result<Shown, String> {
+    ) -> Result<OfferedConnection, String> {
         let grounds = &self.grounds;
         let hand_over = grounds.spread.hand_over_number() as u16;
         let mut parcel = {
@@ -473,13 +482,18 @@ impl TakeOver<'_> {
     }
 
     /// Sends a connection that this process owns to a worker.
-    fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
+    fn land(
+        &mut self,
+        mut parcel: Box<MigratingConnection>,
+        socket: OwnedFd,
+        adopted: Option<NameReservation>,
+    ) {
         let Some((ticket, worker)) = self.find_place(socket) else {
             tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
             return self.lose(&parcel);
         };
         parcel.ticket = ticket;
-        self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
+        self.landing.insert(ticket, ArrivingConnection { _adopted: adopted, offers: 1 });
         self.hand_over.post(worker, WorkerMessage::Arrive(parcel));
     }
 
@@ -498,7 +512,7 @@ impl TakeOver<'_> {
     }
 
     /// Offers a connection to the next worker, because the previous one had no room.
-    fn offer_again(&mut self, parcel: Box<Parcel>) {
+    fn offer_again(&mut self, parcel: Box<MigratingConnection>) {
         let workers = self.grounds.wakers.len();
         let Some(landing) = self.landing.get_mut(&parcel.ticket) else { return };
         landing.offers += 1;
@@ -528,7 +542,7 @@ impl TakeOver<'_> {
 
     /// Removes the queue of a connection that no worker takes from its NVMe controller, if the
     /// connection belongs to one.
-    fn lose(&self, parcel: &Parcel) {
+    fn lose(&self, parcel: &MigratingConnection) {
         if let Some(fabric) = self.grounds.live.fabric()
             && let Some(number) = ControllerSession::number(&parcel.session)
         {
@@ -537,7 +551,7 @@ impl TakeOver<'_> {
     }
 
     /// Returns the names of clients' connections that are still open in the predecessor.
-    fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
+    fn names(&self, left: &FinalReport) -> std::collections::HashSet<FenceName> {
         let registry = self.grounds.tenants.registry();
         let name = |(tenant, client, connection): &(String, String, u32)| {
             let client = u128::from_str_radix(client, 16).ok()?;
@@ -547,7 +561,7 @@ impl TakeOver<'_> {
     }
 
     /// Begins to serve: everything belongs to this process now, except what the predecessor keeps.
-    fn serve(&mut self, hold: Hold, told: &ReadySender) {
+    fn serve(&mut self, hold: HeldHellos, told: &ReadySender) {
         let grounds = &self.grounds;
         grounds.places.all().iter().for_each(|disk| disk.volume.go_on());
         grounds.wakers.iter().for_each(io::Waker::wake);
@@ -560,7 +574,7 @@ impl TakeOver<'_> {
                 tracing::warn!(%error, "a socket keeps its permissions");
             }
         }
-        self.hold(Held::Reservations);
+        self.hold(HeldCommands::Reservations);
         grounds.live.set_older(true);
         grounds.orders.listen(listeners, &grounds.wakers);
         grounds.hold_apis(false);
@@ -589,13 +603,13 @@ impl TakeOver<'_> {
     }
 
     /// Ends the take-over, once the predecessor can no longer interfere.
-    fn end(&mut self, ended: &Ended, told: &ReadySender) {
+    fn end(&mut self, ended: &PredecessorEnd, told: &ReadySender) {
         if !self.serves {
             log::tell("the old process ended early; this process takes over everything".to_owned());
             notify::ready();
-            self.serve(Hold::All, told);
+            self.serve(HeldHellos::All, told);
         }
-        if let Ended::Gone = ended {
+        if let PredecessorEnd::Gone = ended {
             let mut until = self.grounds.clock.now() + AFTERMATH;
             while self.grounds.clock.now() < until {
                 if !self.owner.has_ended() {
@@ -615,8 +629,8 @@ impl TakeOver<'_> {
         let fences = &self.grounds.shared.fences;
         fences.hold_exclusives(false);
         fences.hold_kin(false);
-        fences.hold_hellos(Hold::Nobody);
-        self.hold(Held::Nothing);
+        fences.hold_hellos(HeldHellos::Nobody);
+        self.hold(HeldCommands::Nothing);
         self.grounds.live.set_older(false);
         self.grounds.live.keep_disks();
         self.grounds.wakers.iter().for_each(io::Waker::wake);
@@ -630,8 +644,8 @@ mod tests {
     use contract::{Command, NamespaceId, NamespaceView, Peer, Range, Request, Status};
     use proto::reflex::ServerSession;
 
-    fn parcel(waiting: Option<Request>) -> Parcel {
-        Parcel {
+    fn parcel(waiting: Option<Request>) -> MigratingConnection {
+        MigratingConnection {
             from: 0,
             ticket: Ticket(0),
             peer: Peer::Local { uid: 0 },

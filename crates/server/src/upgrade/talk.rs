@@ -1,4 +1,5 @@
-//! Messages between predecessor and successor: the heads of `proto::takeover` over `io::Link`.
+//! Messages between predecessor and successor: the heads of `proto::takeover` over
+//! `io::ProcessLink`.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -6,8 +7,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use io::Link;
-use proto::takeover::{Head, Kind};
+use io::ProcessLink;
+use proto::takeover::{TakeoverHead, TakeoverKind};
 
 use super::event::Event;
 use super::step::STEP_MAX;
@@ -18,7 +19,7 @@ const FAREWELL_MAX: Duration = Duration::from_millis(500);
 /// A message from the other process of a hand-over, with its body and its descriptors.
 #[derive(Debug)]
 pub(super) struct Message {
-    pub(super) kind: Kind,
+    pub(super) kind: TakeoverKind,
     /// The ticket of the connection that the message is about. In a message with connections, the
     /// time at which it was sent, in nanoseconds of the machine's clock.
     pub(super) ticket: u64,
@@ -31,7 +32,7 @@ pub(super) struct Message {
 
 /// The reason why the conversation of the old and the new process ended.
 #[derive(Debug)]
-pub(super) enum Over {
+pub(super) enum ChannelEnd {
     /// The connection between the processes was closed. The other process may still live.
     Ended,
     /// The other process gave up the hand-over, for this reason.
@@ -40,34 +41,34 @@ pub(super) enum Over {
     Nonsense(String),
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for ChannelEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Over::Ended => f.write_str("the other process is gone"),
-            Over::Stopped(why) => f.write_str(why),
-            Over::Nonsense(what) => f.write_str(what),
+            ChannelEnd::Ended => f.write_str("the other process is gone"),
+            ChannelEnd::Stopped(why) => f.write_str(why),
+            ChannelEnd::Nonsense(what) => f.write_str(what),
         }
     }
 }
 
-impl From<Over> for String {
-    fn from(over: Over) -> String {
+impl From<ChannelEnd> for String {
+    fn from(over: ChannelEnd) -> String {
         over.to_string()
     }
 }
 
 /// The connection of one process to the other one during a hand-over from predecessor to successor.
 #[derive(Debug)]
-pub(super) struct Talk {
-    link: Link,
+pub(super) struct HandOverChannel {
+    link: ProcessLink,
 }
 
-impl Talk {
+impl HandOverChannel {
     /// Returns a talk over a link. After this time of silence the other process counts as stuck.
-    pub(super) fn new(link: Link, patience: Duration) -> Result<Talk, String> {
+    pub(super) fn new(link: ProcessLink, patience: Duration) -> Result<HandOverChannel, String> {
         let set = link.set_patience(Some(patience), Some(patience));
         set.map_err(|error| format!("cannot talk to the other process: {error}"))?;
-        Ok(Talk { link })
+        Ok(HandOverChannel { link })
     }
 
     /// Sets the longest silence after which the other process counts as stuck.
@@ -77,46 +78,49 @@ impl Talk {
     }
 
     /// Sends a message about the server as a whole.
-    pub(super) fn say(&self, kind: Kind, body: &[u8]) -> Result<(), Over> {
+    pub(super) fn say(&self, kind: TakeoverKind, body: &[u8]) -> Result<(), ChannelEnd> {
         self.send(kind, 0, body, &[])
     }
 
     pub(super) fn send(
         &self,
-        kind: Kind,
+        kind: TakeoverKind,
         ticket: u64,
         body: &[u8],
         files: &[BorrowedFd<'_>],
-    ) -> Result<(), Over> {
-        let head = Head { kind, ticket, body_bytes: body.len(), descriptors: files.len() as u16 };
-        let head = head.to_bytes().map_err(|error| Over::Nonsense(error.to_string()))?;
+    ) -> Result<(), ChannelEnd> {
+        let head =
+            TakeoverHead { kind, ticket, body_bytes: body.len(), descriptors: files.len() as u16 };
+        let head = head.to_bytes().map_err(|error| ChannelEnd::Nonsense(error.to_string()))?;
         let bytes = [&head[..], body].concat();
         self.link.send(&bytes, files).map_err(|error| silent(&error))
     }
 
     /// Waits for the next message. The end of the talk is an error.
-    pub(super) fn hear(&self) -> Result<Message, Over> {
-        let (mut head, mut files) = ([0; Head::BYTES], Vec::new());
+    pub(super) fn hear(&self) -> Result<Message, ChannelEnd> {
+        let (mut head, mut files) = ([0; TakeoverHead::BYTES], Vec::new());
         self.link.receive(&mut head, &mut files).map_err(|error| silent(&error))?;
-        let Head { kind, ticket, body_bytes, descriptors } =
-            Head::parse(&head).map_err(|unfit| Over::Nonsense(unfit.to_string()))?;
+        let TakeoverHead { kind, ticket, body_bytes, descriptors } =
+            TakeoverHead::parse(&head).map_err(|unfit| ChannelEnd::Nonsense(unfit.to_string()))?;
         let mut body = vec![0; body_bytes];
         self.link.receive_plain(&mut body).map_err(|error| silent(&error))?;
         let is_short = files.len() < usize::from(descriptors);
         match kind {
-            Kind::Stop => Err(Over::Stopped(String::from_utf8_lossy(&body).into_owned())),
+            TakeoverKind::Stop => {
+                Err(ChannelEnd::Stopped(String::from_utf8_lossy(&body).into_owned()))
+            }
             _ => Ok(Message { kind, ticket, body, files, is_short }),
         }
     }
 
     /// Waits for the next message, which must be of this kind and complete.
-    pub(super) fn expect(&self, kind: Kind) -> Result<Message, Over> {
+    pub(super) fn expect(&self, kind: TakeoverKind) -> Result<Message, ChannelEnd> {
         let message = self.hear()?;
         if message.kind != kind {
             return Err(unexpected(&message));
         }
         match message.is_short {
-            true => Err(Over::Nonsense(
+            true => Err(ChannelEnd::Nonsense(
                 "this process may not have as many descriptors as it is passed (ulimit -n)"
                     .to_owned(),
             )),
@@ -130,7 +134,7 @@ impl Talk {
         let link = self.link.try_clone();
         let link = link.map_err(|error| format!("cannot listen to the other process: {error}"))?;
         // Silence is nothing bad any more: whoever waits for something looks at the clock.
-        let own = Talk { link };
+        let own = HandOverChannel { link };
         own.link.set_patience(None, Some(STEP_MAX)).map_err(|error| error.to_string())?;
         let body = move || {
             loop {
@@ -155,25 +159,25 @@ impl Talk {
     pub(super) fn stop(&self, why: &str) {
         // It may not read any more.
         let _ = self.link.set_patience(None, Some(FAREWELL_MAX));
-        let _ = self.say(Kind::Stop, why.as_bytes()); // it may be gone
+        let _ = self.say(TakeoverKind::Stop, why.as_bytes()); // it may be gone
         self.link.shut();
     }
 }
 
-fn silent(error: &std::io::Error) -> Over {
+fn silent(error: &std::io::Error) -> ChannelEnd {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            Over::Nonsense("the other process does not answer".to_owned())
+            ChannelEnd::Nonsense("the other process does not answer".to_owned())
         }
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            Over::Ended
+            ChannelEnd::Ended
         }
-        _ => Over::Nonsense(format!("cannot talk to the other process: {error}")),
+        _ => ChannelEnd::Nonsense(format!("cannot talk to the other process: {error}")),
     }
 }
 
-pub(super) fn unexpected(message: &Message) -> Over {
-    Over::Nonsense(format!("the other process says {:?} out of turn", message.kind))
+pub(super) fn unexpected(message: &Message) -> ChannelEnd {
+    ChannelEnd::Nonsense(format!("the other process says {:?} out of turn", message.kind))
 }
 
 #[cfg(test)]
@@ -182,44 +186,47 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    fn pair() -> (Talk, Talk) {
+    fn pair() -> (HandOverChannel, HandOverChannel) {
         let (one, other) = UnixStream::pair().unwrap();
-        let talk = |stream| Talk::new(Link::new(stream), Duration::from_millis(20)).unwrap();
+        let talk = |stream| {
+            HandOverChannel::new(ProcessLink::new(stream), Duration::from_millis(20)).unwrap()
+        };
         (talk(one), talk(other))
     }
 
     #[test]
     fn silence_and_nonsense_are_no_end() {
         let (one, other) = pair();
-        assert!(matches!(one.hear(), Err(Over::Nonsense(_))), "silence");
-        other.link.send(&[b'x'; Head::BYTES], &[]).unwrap();
-        assert!(matches!(one.hear(), Err(Over::Nonsense(_))), "a foreign head");
+        assert!(matches!(one.hear(), Err(ChannelEnd::Nonsense(_))), "silence");
+        other.link.send(&[b'x'; TakeoverHead::BYTES], &[]).unwrap();
+        assert!(matches!(one.hear(), Err(ChannelEnd::Nonsense(_))), "a foreign head");
         other.stop("why");
-        assert!(matches!(one.hear(), Err(Over::Stopped(why)) if why == "why"));
-        assert!(matches!(one.hear(), Err(Over::Ended)));
-        assert!(matches!(one.say(Kind::Ready, &[]), Err(Over::Ended)));
+        assert!(matches!(one.hear(), Err(ChannelEnd::Stopped(why)) if why == "why"));
+        assert!(matches!(one.hear(), Err(ChannelEnd::Ended)));
+        assert!(matches!(one.say(TakeoverKind::Ready, &[]), Err(ChannelEnd::Ended)));
     }
 
     #[test]
     fn who_hears_no_more_has_heard_all_that_was_said() {
         let (one, other) = pair();
-        other.say(Kind::Committed, b"in time").unwrap();
+        other.say(TakeoverKind::Committed, b"in time").unwrap();
         one.hear_no_more();
-        assert!(matches!(other.say(Kind::Committed, b"too late"), Err(Over::Ended)));
+        assert!(matches!(other.say(TakeoverKind::Committed, b"too late"), Err(ChannelEnd::Ended)));
         let heard = one.hear().unwrap();
-        assert_eq!((heard.kind, &heard.body[..]), (Kind::Committed, &b"in time"[..]));
-        assert!(matches!(one.hear(), Err(Over::Ended)));
-        one.say(Kind::Stop, b"why").unwrap();
-        assert!(matches!(other.hear(), Err(Over::Stopped(why)) if why == "why"));
+        assert_eq!((heard.kind, &heard.body[..]), (TakeoverKind::Committed, &b"in time"[..]));
+        assert!(matches!(one.hear(), Err(ChannelEnd::Ended)));
+        one.say(TakeoverKind::Stop, b"why").unwrap();
+        assert!(matches!(other.hear(), Err(ChannelEnd::Stopped(why)) if why == "why"));
     }
 
     #[test]
     fn descriptors_that_did_not_come_are_missed() {
         let (one, other) = pair();
-        let head = Head { kind: Kind::Files, ticket: 0, body_bytes: 0, descriptors: 2 };
+        let head =
+            TakeoverHead { kind: TakeoverKind::Files, ticket: 0, body_bytes: 0, descriptors: 2 };
         let head = head.to_bytes().unwrap();
         other.link.send(&head, &[std::io::stdin().as_fd()]).unwrap();
-        let error = one.expect(Kind::Files).unwrap_err().to_string();
+        let error = one.expect(TakeoverKind::Files).unwrap_err().to_string();
         assert!(error.contains("ulimit"), "{error}");
     }
 }

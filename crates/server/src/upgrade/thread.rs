@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dataplane::Orders;
+use dataplane::WorkerOrders;
 
 use super::event::Event;
-use super::grounds::Grounds;
+use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
 use super::knock;
 use super::predecessor::Predecessor;
@@ -23,10 +23,10 @@ const IDLE_PERIOD: Duration = Duration::from_secs(1);
 /// the outcome. Then it waits for a successor.
 pub(crate) fn start(
     mut hand_over: HandOver,
-    grounds: Grounds,
+    grounds: HandOverParts,
     successor: Option<Successor>,
     socket: Option<UnixListener>,
-) -> Result<Started, String> {
+) -> Result<HandOverThread, String> {
     let (orders, is_successor) = (grounds.orders.clone(), successor.is_some());
     hand_over.grounds = Some(Arc::new(grounds));
     let (told, outcome) = channel();
@@ -42,7 +42,7 @@ pub(crate) fn start(
     };
     let started = std::thread::Builder::new().name("hand-over".to_owned()).spawn(body);
     started.map_err(|error| format!("cannot start a thread: {error}"))?;
-    Ok(Started { outcome, orders, is_successor })
+    Ok(HandOverThread { outcome, orders, is_successor })
 }
 
 /// Waits for processes that ask to take over.
@@ -80,15 +80,15 @@ fn see_out(hand_over: &mut HandOver) {
 }
 
 /// The running hand-over thread.
-pub(crate) struct Started {
+pub(crate) struct HandOverThread {
     /// The result of a take-over by this process. The channel closes when a successor has taken
     /// over.
     outcome: Receiver<Result<(), String>>,
-    orders: Arc<Orders>,
+    orders: Arc<WorkerOrders>,
     is_successor: bool,
 }
 
-impl Started {
+impl HandOverThread {
     /// Waits until this process serves. Returns `false` if it was told to stop before.
     ///
     /// # Errors

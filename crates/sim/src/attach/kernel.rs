@@ -9,7 +9,7 @@ use contract::Buf;
 
 /// The holder of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RequestHolder {
     /// The kernel holds the request until a process serves the device.
     Waiting,
     /// The process that serves the device.
@@ -21,18 +21,18 @@ enum Stage {
 
 /// A request to the block device, which the kernel holds until a process has completed it.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct HeldRequest {
     pub(super) request: BlockRequest,
     /// The data to write, or the room for the data of a read.
     pub(super) data: Vec<u8>,
-    stage: Stage,
+    stage: RequestHolder,
     /// The number of processes that were given the request.
     pub(super) given: u32,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Held { request, data, stage, given } = self;
+        let HeldRequest { request, data, stage, given } = self;
         write!(f, "{request:?}, {} bytes, {stage:?}, given {given} times", data.len())
     }
 }
@@ -40,20 +40,20 @@ impl fmt::Debug for Held {
 /// A call of the process to the kernel: to copy a write's data into a buffer, or to complete a
 /// request with a result.
 #[derive(Debug)]
-enum Call {
+enum KernelCall {
     Ask(u16, Buf),
     Complete(u16, i32, Option<Buf>),
 }
 
 /// A completed request: its tag, the request with its data, and the result.
-pub(super) type Ended = (u16, Held, i32);
+pub(super) type CompletedRequest = (u16, HeldRequest, i32);
 
 /// The kernel's side of a queue.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    requests: Vec<Option<Held>>,
+    requests: Vec<Option<HeldRequest>>,
     /// Calls of the process that the next system call brings to the kernel.
-    calls: Vec<Call>,
+    calls: Vec<KernelCall>,
     /// Tags of writes and buffers into which their data was copied, for the process to poll.
     copied: Vec<(u16, Buf)>,
     freed: Vec<Buf>,
@@ -85,14 +85,14 @@ impl Kernel {
     /// Adds a request to the block device under a free tag, with the data of a write or the buffer
     /// of a read.
     pub(super) fn add(&mut self, tag: u16, request: BlockRequest, data: Vec<u8>) {
-        let held = Held { request, data, stage: Stage::Waiting, given: 0 };
+        let held = HeldRequest { request, data, stage: RequestHolder::Waiting, given: 0 };
         let before = self.requests[usize::from(tag)].replace(held);
         assert!(before.is_none(), "a tag names one request");
     }
 
     /// Returns `true` if the process's next poll would find a request, data or a free buffer.
     pub(super) fn has_events(&self) -> bool {
-        let waits = |held: &Held| held.stage == Stage::Waiting;
+        let waits = |held: &HeldRequest| held.stage == RequestHolder::Waiting;
         let gives = self.gives && self.requests.iter().flatten().any(waits);
         gives || !self.copied.is_empty() || !self.freed.is_empty()
     }
@@ -100,21 +100,21 @@ impl Kernel {
     /// Returns `true` if the process has completed requests that no system call has passed to the
     /// kernel yet.
     pub(super) fn has_answers(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call, Call::Complete(..)))
+        self.calls.iter().any(|call| matches!(call, KernelCall::Complete(..)))
     }
 
     /// Carries out the calls of the process, as a system call does. Returns the completed requests.
-    pub(super) fn hear(&mut self) -> Vec<Ended> {
+    pub(super) fn hear(&mut self) -> Vec<CompletedRequest> {
         let mut ended = Vec::new();
         for call in std::mem::take(&mut self.calls) {
             match call {
-                Call::Ask(tag, mut buf) => {
+                KernelCall::Ask(tag, mut buf) => {
                     let held = self.held(tag);
-                    held.stage = Stage::Served;
+                    held.stage = RequestHolder::Served;
                     buf.prefix_mut(held.data.len()).copy_from_slice(&held.data);
                     self.copied.push((tag, buf));
                 }
-                Call::Complete(tag, result, buf) => {
+                KernelCall::Complete(tag, result, buf) => {
                     let mut held = self.requests[usize::from(tag)].take().expect("it was said of");
                     if held.request.operation == BlockOperation::Read && result > 0 {
                         let buf = buf.as_ref().expect("a read's data is in its buffer");
@@ -139,27 +139,31 @@ impl Kernel {
         let mut forgotten = 0;
         for call in self.calls.drain(..) {
             match call {
-                Call::Ask(_, buf) => bufs.push(buf),
-                Call::Complete(_, _, buf) => {
+                KernelCall::Ask(_, buf) => bufs.push(buf),
+                KernelCall::Complete(_, _, buf) => {
                     forgotten += 1;
                     bufs.extend(buf);
                 }
             }
         }
-        self.requests.iter_mut().flatten().for_each(|held| held.stage = Stage::Waiting);
+        self.requests.iter_mut().flatten().for_each(|held| held.stage = RequestHolder::Waiting);
         (bufs, forgotten)
     }
 
-    fn held(&mut self, tag: u16) -> &mut Held {
+    fn held(&mut self, tag: u16) -> &mut HeldRequest {
         self.requests[usize::from(tag)].as_mut().expect("the tag names a request")
     }
 
     /// Records a call of the process about the request `tag`, for the next system call.
-    fn say(&mut self, tag: u16, call: Call) {
+    fn say(&mut self, tag: u16, call: KernelCall) {
         let held = self.requests[usize::from(tag)].as_mut();
         let held = held.unwrap_or_else(|| panic!("{call:?}: nobody asked for it"));
-        assert!(held.stage == Stage::Served, "{call:?}: {:?} is answered twice", held.request);
-        held.stage = Stage::Said;
+        assert!(
+            held.stage == RequestHolder::Served,
+            "{call:?}: {:?} is answered twice",
+            held.request
+        );
+        held.stage = RequestHolder::Said;
         self.calls.push(call);
     }
 }
@@ -181,10 +185,11 @@ impl Driver for KernelEnd {
             return;
         }
         for (tag, held) in kernel.requests.iter_mut().enumerate() {
-            let Some(held) = held.as_mut().filter(|held| held.stage == Stage::Waiting) else {
+            let Some(held) = held.as_mut().filter(|held| held.stage == RequestHolder::Waiting)
+            else {
                 continue;
             };
-            held.stage = Stage::Served;
+            held.stage = RequestHolder::Served;
             held.given += 1;
             let need = match held.request.operation {
                 BlockOperation::Write => Need::Memory,
@@ -195,11 +200,11 @@ impl Driver for KernelEnd {
     }
 
     fn ask(&mut self, tag: u16, buf: Buf) {
-        self.0.borrow_mut().say(tag, Call::Ask(tag, buf));
+        self.0.borrow_mut().say(tag, KernelCall::Ask(tag, buf));
     }
 
     fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
-        self.0.borrow_mut().say(tag, Call::Complete(tag, result, buf));
+        self.0.borrow_mut().say(tag, KernelCall::Complete(tag, result, buf));
     }
 
     fn has_ended(&self) -> bool {

@@ -10,4 +10,4 @@
 mod kernel;
 mod queue;
 
-pub(crate) use queue::{AttachedQueue, Attachment, Crew, Habits, PATIENCE};
+pub(crate) use queue::{AttachedQueue, Attachment, Habits, PATIENCE, SuccessiveProcesses};

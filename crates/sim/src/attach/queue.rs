@@ -10,9 +10,9 @@ use std::time::Duration;
 use client::block::{BlockError, BlockOperation, BlockRequest, Engine, News, Terms};
 use client::{Durability, Initiator, Loss, Options};
 use contract::{BufPool, Command, Instant, Range, Status};
-use flash::Chance;
+use flash::Rng;
 
-use super::kernel::{Ended, Kernel, KernelEnd};
+use super::kernel::{CompletedRequest, Kernel, KernelEnd};
 use crate::agenda::Agenda;
 use crate::layout::{HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
@@ -57,7 +57,7 @@ pub(crate) struct Attachment {
 
 /// The processes of a device, one after the other, as their queues know them.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct SuccessiveProcesses {
     /// For each process, the time of its death and the time at which its successor starts.
     deaths: Vec<(Instant, Instant)>,
     /// The number of processes that were killed, as far as at least one queue has processed the
@@ -71,10 +71,10 @@ pub(crate) struct Crew {
     forgets: bool,
 }
 
-impl Crew {
-    pub(crate) fn new(attachment: &Attachment, forgets: bool) -> Rc<RefCell<Crew>> {
+impl SuccessiveProcesses {
+    pub(crate) fn new(attachment: &Attachment, forgets: bool) -> Rc<RefCell<SuccessiveProcesses>> {
         let at = |&(death, successor)| (Instant::ZERO + death, Instant::ZERO + successor);
-        Rc::new(RefCell::new(Crew {
+        Rc::new(RefCell::new(SuccessiveProcesses {
             deaths: attachment.deaths.iter().map(at).collect(),
             died: 0,
             connected: vec![None; attachment.queues.len()],
@@ -94,7 +94,7 @@ pub(crate) struct AttachedQueue {
     queue: usize,
     port: Port,
     habits: Habits,
-    crew: Rc<RefCell<Crew>>,
+    crew: Rc<RefCell<SuccessiveProcesses>>,
     kernel: Rc<RefCell<Kernel>>,
     /// The queue's engine in the present process; `None` from the process's death to its successor.
     engine: Option<Engine<Port, KernelEnd>>,
@@ -107,7 +107,7 @@ pub(crate) struct AttachedQueue {
     /// By tag: the model's number of the request, its command, and `true` if it is a probe.
     works: Vec<(u32, Command, bool)>,
     ledger: Rc<RefCell<Ledger>>,
-    chance: Chance,
+    chance: Rng,
     agenda: Agenda,
     marks: Marks,
     pub(crate) ended: u64,
@@ -118,7 +118,7 @@ impl AttachedQueue {
         (number, queue): (usize, usize),
         port: Port,
         habits: Habits,
-        crew: Rc<RefCell<Crew>>,
+        crew: Rc<RefCell<SuccessiveProcesses>>,
         ledger: Rc<RefCell<Ledger>>,
         bufs: BufPool,
         marks: Marks,
@@ -136,7 +136,7 @@ impl AttachedQueue {
             engine_at: None,
             works: vec![(0, Command::Flush, false); depth],
             ledger,
-            chance: Chance::new(habits.seed),
+            chance: Rng::new(habits.seed),
             agenda: Agenda::new(habits.quota),
             marks,
             ended: 0,
@@ -387,7 +387,7 @@ impl AttachedQueue {
     }
 
     /// Checks a completed request against the model, and counts it.
-    fn finish(&mut self, (tag, held, result): Ended) {
+    fn finish(&mut self, (tag, held, result): CompletedRequest) {
         let (op, command, is_probe) = self.works[usize::from(tag)];
         self.ended += 1;
         let status = self.meaning(&held.request, result);

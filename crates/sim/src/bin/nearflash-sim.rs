@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use nearflash_sim::{Arena, Kind, Mark, Marks, Outcome, Sabotage, World, besiege};
+use nearflash_sim::{Arena, Mark, Marks, Sabotage, World, WorldKind, WorldTotals, besiege};
 
 /// The number of seeds from which on every mark must have been reached.
 const SEEDS_FOR_MARKS: u64 = 1000;
@@ -60,7 +60,7 @@ enum Part {
 /// The totals of a run.
 #[derive(Default)]
 struct Totals {
-    worlds: Outcome,
+    worlds: WorldTotals,
     sieges: Sieges,
 }
 
@@ -101,17 +101,17 @@ fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: 
         None => seed.is_multiple_of(every),
     };
     let kinds = [
-        (Part::Worlds, Kind::Hosts, 1),
-        (Part::Nbd, Kind::Nbd, OTHER_EVERY),
-        (Part::Attached, Kind::Attached, OTHER_EVERY),
-        (Part::Packets, Kind::Packets, OTHER_EVERY),
+        (Part::Worlds, WorldKind::Hosts, 1),
+        (Part::Nbd, WorldKind::Nbd, OTHER_EVERY),
+        (Part::Attached, WorldKind::Attached, OTHER_EVERY),
+        (Part::Packets, WorldKind::Packets, OTHER_EVERY),
     ];
     for (part, kind, every) in kinds {
         if !is_run(part, every) {
             continue;
         }
         let seed = match (options.only, kind) {
-            (_, Kind::Hosts) | (Some(_), _) => seed,
+            (_, WorldKind::Hosts) | (Some(_), _) => seed,
             (None, _) => 1 + seed % OTHER_SEEDS,
         };
         let world = World::new(kind, seed, options.sabotage, arena, marks, options.trace);

@@ -9,7 +9,7 @@ use crate::port::Port;
 
 /// A request that the client has sent and that is not answered.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(super) struct SentRequest {
     /// The model's number of the request.
     pub(super) op: u32,
     pub(super) command: Command,
@@ -20,7 +20,7 @@ pub(super) struct Work {
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// There is no connection until this time.
     Resting(Instant),
     /// The connection waits for the network.
@@ -33,11 +33,11 @@ pub(super) enum Stage {
 
 /// A place for successive connections.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) stage: Stage,
+pub(super) struct ConnectionSlot {
+    pub(super) stage: ConnectionStage,
     pub(super) session: NbdClient,
     /// The requests in progress, by cookie.
-    pub(super) works: Vec<Option<Work>>,
+    pub(super) works: Vec<Option<SentRequest>>,
     outbox: Vec<u8>,
     /// The time of the server's last output, or of the first request after it had answered
     /// everything.
@@ -46,10 +46,10 @@ pub(super) struct Line {
     pub(super) cut: Option<Instant>,
 }
 
-impl Line {
-    pub(super) fn new(depth: usize) -> Line {
-        Line {
-            stage: Stage::Resting(Instant::ZERO),
+impl ConnectionSlot {
+    pub(super) fn new(depth: usize) -> ConnectionSlot {
+        ConnectionSlot {
+            stage: ConnectionStage::Resting(Instant::ZERO),
             session: NbdClient::new("", depth),
             works: vec![None; depth],
             outbox: Vec::new(),
@@ -60,13 +60,13 @@ impl Line {
 
     pub(super) fn dial(&mut self, now: Instant, conn: ConnId) {
         self.session = NbdClient::new("", self.works.len());
-        self.stage = Stage::Dialling(conn);
+        self.stage = ConnectionStage::Dialling(conn);
         self.heard = now;
     }
 
     /// Removes the connection until the time `rested`. Returns the requests in progress on it.
-    pub(super) fn lose(&mut self, rested: Instant) -> Vec<Work> {
-        self.stage = Stage::Resting(rested);
+    pub(super) fn lose(&mut self, rested: Instant) -> Vec<SentRequest> {
+        self.stage = ConnectionStage::Resting(rested);
         self.outbox.clear();
         self.cut = None;
         self.works.iter_mut().filter_map(Option::take).collect()
@@ -74,8 +74,10 @@ impl Line {
 
     pub(super) fn conn(&self) -> Option<ConnId> {
         match self.stage {
-            Stage::Resting(_) => None,
-            Stage::Dialling(conn) | Stage::Open(conn) | Stage::Leaving(conn) => Some(conn),
+            ConnectionStage::Resting(_) => None,
+            ConnectionStage::Dialling(conn)
+            | ConnectionStage::Open(conn)
+            | ConnectionStage::Leaving(conn) => Some(conn),
         }
     }
 
@@ -86,7 +88,7 @@ impl Line {
 
     /// Returns `true` if the client uses the connection.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.stage, Stage::Open(_)) && self.session.is_up() && self.cut.is_none()
+        matches!(self.stage, ConnectionStage::Open(_)) && self.session.is_up() && self.cut.is_none()
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -94,7 +96,7 @@ impl Line {
     }
 
     /// Appends a request to the output.
-    pub(super) fn send(&mut self, now: Instant, work: Work, payload: &[u8]) {
+    pub(super) fn send(&mut self, now: Instant, work: SentRequest, payload: &[u8]) {
         if !self.is_owed() {
             self.heard = now;
         }
@@ -107,7 +109,7 @@ impl Line {
 
     /// Tells the server that no more requests come (`NBD_CMD_DISC`).
     pub(super) fn say_goodbye(&mut self, now: Instant) {
-        let Stage::Open(conn) = self.stage else { return };
+        let ConnectionStage::Open(conn) = self.stage else { return };
         let head = RequestHead {
             magic: REQUEST_MAGIC.into(),
             flags: 0.into(),
@@ -117,7 +119,7 @@ impl Line {
             bytes: 0.into(),
         };
         self.outbox.extend_from_slice(head.as_bytes());
-        self.stage = Stage::Leaving(conn);
+        self.stage = ConnectionStage::Leaving(conn);
         self.heard = now;
     }
 
@@ -133,9 +135,9 @@ impl Line {
 
     fn is_owed(&self) -> bool {
         match self.stage {
-            Stage::Resting(_) => false,
-            Stage::Dialling(_) | Stage::Leaving(_) => true,
-            Stage::Open(_) => !self.session.is_up() || self.in_flight() > 0,
+            ConnectionStage::Resting(_) => false,
+            ConnectionStage::Dialling(_) | ConnectionStage::Leaving(_) => true,
+            ConnectionStage::Open(_) => !self.session.is_up() || self.in_flight() > 0,
         }
     }
 
@@ -152,7 +154,9 @@ impl Line {
     /// Sends as much of the output as the network and the buffers take. Returns `true` if any was
     /// sent.
     pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
-        let (Stage::Open(conn) | Stage::Leaving(conn)) = self.stage else { return false };
+        let (ConnectionStage::Open(conn) | ConnectionStage::Leaving(conn)) = self.stage else {
+            return false;
+        };
         for head in self.session.speech() {
             self.outbox.extend_from_slice(head.bytes());
         }

@@ -13,11 +13,11 @@ use contract::{
     BLOCK_BYTES, BufPool, Command, ConnId, Dial, Instant, NetEvent, REQUEST_BYTES_MAX, Range,
     Status, Streams,
 };
-use flash::Chance;
+use flash::Rng;
 use proto::nbd::{ClientEvent, NbdRefusal};
 use wire::nbd::OptionReply;
 
-use super::line::{Line, Stage, Work};
+use super::line::{ConnectionSlot, ConnectionStage, SentRequest};
 use crate::agenda::Agenda;
 use crate::layout::{self, HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
@@ -70,8 +70,8 @@ pub(crate) struct NbdPeer {
     habits: Habits,
     ledger: Rc<RefCell<Ledger>>,
     bufs: BufPool,
-    chance: Chance,
-    lines: Vec<Line>,
+    chance: Rng,
+    lines: Vec<ConnectionSlot>,
     agenda: Agenda,
     events: Vec<NetEvent>,
     marks: Marks,
@@ -92,8 +92,8 @@ impl NbdPeer {
             port,
             ledger,
             bufs,
-            chance: Chance::new(habits.seed),
-            lines: (0..habits.connections).map(|_| Line::new(habits.depth)).collect(),
+            chance: Rng::new(habits.seed),
+            lines: (0..habits.connections).map(|_| ConnectionSlot::new(habits.depth)).collect(),
             agenda: Agenda::new(habits.quota),
             events: Vec::new(),
             marks,
@@ -129,11 +129,11 @@ impl NbdPeer {
     }
 
     fn in_flight(&self) -> usize {
-        self.lines.iter().map(Line::in_flight).sum()
+        self.lines.iter().map(ConnectionSlot::in_flight).sum()
     }
 
     fn wants_more(&self) -> bool {
-        !self.agenda.is_empty() && self.lines.iter().any(Line::has_room)
+        !self.agenda.is_empty() && self.lines.iter().any(ConnectionSlot::has_room)
     }
 
     pub(crate) fn calm_down(&mut self) {
@@ -153,9 +153,9 @@ impl NbdPeer {
     }
 
     pub(crate) fn wake_at(&self) -> Option<Instant> {
-        let due = |line: &Line| {
+        let due = |line: &ConnectionSlot| {
             let dial = match line.stage {
-                Stage::Resting(until) => Some(until),
+                ConnectionStage::Resting(until) => Some(until),
                 _ => None,
             };
             let silent = line.silent_since().map(|since| since + self.habits.silence_max);
@@ -194,7 +194,7 @@ impl NbdPeer {
             self.lose(now, n);
             return true;
         }
-        let is_due = matches!(line.stage, Stage::Resting(until) if until <= now);
+        let is_due = matches!(line.stage, ConnectionStage::Resting(until) if until <= now);
         if is_due {
             let conn = self.port.dial(now);
             line.dial(now, conn);
@@ -221,7 +221,7 @@ impl NbdPeer {
         match event {
             NetEvent::Opened { conn, .. } => {
                 if let Some(n) = self.line_of(conn) {
-                    self.lines[n].stage = Stage::Open(conn);
+                    self.lines[n].stage = ConnectionStage::Open(conn);
                     self.lines[n].hear(now);
                 }
             }
@@ -233,7 +233,7 @@ impl NbdPeer {
             NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Closed { conn, .. } => {
                 if let Some(n) = self.line_of(conn) {
-                    let is_leaving = matches!(self.lines[n].stage, Stage::Leaving(_));
+                    let is_leaving = matches!(self.lines[n].stage, ConnectionStage::Leaving(_));
                     if is_leaving && self.lines[n].in_flight() == 0 {
                         self.marks.hit(Mark::NbdLeft);
                     }
@@ -319,7 +319,7 @@ impl NbdPeer {
         ledger.tie(op, near.expect("it has room"));
         drop(ledger);
         let data = vec![0; command.reply_bytes()];
-        self.lines[n].send(now, Work { op, command, is_probe, data }, &payload);
+        self.lines[n].send(now, SentRequest { op, command, is_probe, data }, &payload);
     }
 
     fn probe(&mut self) -> Command {
@@ -363,8 +363,8 @@ impl NbdPeer {
     }
 
     /// Tells the model the outcome of a request, and counts it.
-    fn finish(&mut self, work: Work, status: Status) {
-        let Work { op, command, is_probe, data } = work;
+    fn finish(&mut self, work: SentRequest, status: Status) {
+        let SentRequest { op, command, is_probe, data } = work;
         self.ended += 1;
         let status = meant(command, status);
         assert!(may_end(command, status), "NBD client {}: {command:?}: {status}", self.number);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use contract::{Buf, CloseReason, ConnId, Frame, Instant, TenantId};
 
-use super::pipe::{End, Pipe};
+use super::pipe::{Pipe, TcpEnd};
 
 /// The phase of an end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Phase {
 
 /// The one send in flight of a connection, with the bytes of some queued frames.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct SendInFlight {
     /// The number of frames at the front of the queue that it carries.
     pub(super) frames: usize,
     pub(super) bytes: Vec<u8>,
@@ -36,7 +36,7 @@ pub(super) struct Sending {
 
 /// A buffer whose bytes from `at` to `until` are to be filled next.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct FillTarget {
     pub(super) buf: Buf,
     pub(super) at: usize,
     pub(super) until: usize,
@@ -49,14 +49,14 @@ pub(super) struct Conn {
     pub(super) phase: Phase,
     pub(super) paused: bool,
     /// The buffer that the user has lent for the next bytes; `None` if they go to a receive buffer.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<FillTarget>,
     /// The other end: its host and its identifier there; `None` if it is gone.
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
     pub(super) unsent: usize,
     /// The tenant whose account the queued frames of the connection are charged to.
     pub(super) account: TenantId,
-    pub(super) sending: Option<Sending>,
+    pub(super) sending: Option<SendInFlight>,
     /// `true` if its sending direction is shut.
     pub(super) is_shut: bool,
     pub(super) inbound: Pipe,
@@ -97,9 +97,9 @@ impl Conn {
         matches!(self.phase, Phase::Open | Phase::Finishing)
     }
 
-    /// Returns a send of up to `frames_max` queued frames, and of `bytes_max` bytes unless the first
-    /// frame alone is larger.
-    pub(super) fn coalesce(&self, frames_max: usize, bytes_max: usize) -> Sending {
+    /// Returns a send of up to `frames_max` queued frames, and of `bytes_max` bytes unless the
+    /// first frame alone is larger.
+    pub(super) fn coalesce(&self, frames_max: usize, bytes_max: usize) -> SendInFlight {
         let (mut bytes, mut frames) = (Vec::new(), 0);
         for frame in self.queue.iter().take(frames_max) {
             if frames > 0 && bytes.len() + frame.body_len > bytes_max {
@@ -110,7 +110,7 @@ impl Conn {
             bytes.extend_from_slice(frame.head.tail());
             frames += 1;
         }
-        Sending { frames, bytes, taken: 0, done_at: None }
+        SendInFlight { frames, bytes, taken: 0, done_at: None }
     }
 
     /// Returns the time of the connection's next possible event; `None` if none is possible.
@@ -135,8 +135,8 @@ impl Conn {
                     None => at_once(can_send()),
                 });
                 let end = self.inbound.end.filter(|(_, end)| match end {
-                    End::Fin => self.paused || self.inbound.is_empty(),
-                    End::Reset(_) => true,
+                    TcpEnd::Fin => self.paused || self.inbound.is_empty(),
+                    TcpEnd::Reset(_) => true,
                 });
                 let deadline = finishing.then_some(self.finish_by);
                 let arrival = self.inbound.next_arrival(now).filter(|_| receives);

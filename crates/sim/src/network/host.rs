@@ -6,13 +6,13 @@ use std::ops::RangeBounds;
 
 use contract::{Buf, CloseReason, ConnId, ListenerId, NetEvent};
 
-use super::conn::{Conn, Phase, Target};
+use super::conn::{Conn, FillTarget, Phase};
 use super::pipe::Pipe;
-use crate::partings::Near;
+use crate::partings::ClientEnd;
 
 /// The sizes of a host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct HostSizes {
     /// The most connections at the same time.
     pub(crate) connections_max: usize,
     /// The most frames that wait to be sent, over all connections.
@@ -22,7 +22,7 @@ pub(crate) struct Sizes {
 /// A host of the network: a worker's sockets, or a client's.
 pub(super) struct Host {
     pub(super) address: SocketAddr,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: HostSizes,
     pub(super) conns: Vec<Conn>,
     /// The indices in `conns` that no connection uses.
     pub(super) free: Vec<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Host {
     pub(super) buffers_max: usize,
     pub(super) events: VecDeque<NetEvent>,
     /// The other ends of connections whose end was not polled yet.
-    pub(super) parting: HashMap<ConnId, Near>,
+    pub(super) parting: HashMap<ConnId, ClientEnd>,
     pub(super) listening: bool,
     /// The listener that the host dials.
     pub(super) dials: ListenerId,
@@ -45,7 +45,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(
         address: SocketAddr,
-        sizes: Sizes,
+        sizes: HostSizes,
         buffers: Vec<Buf>,
         listening: bool,
     ) -> Self {
@@ -133,9 +133,9 @@ impl Host {
     }
 
     /// Receives up to `most` bytes into their destination. Returns `true` if they filled it.
-    pub(super) fn fill(&mut self, index: u32, target: Target, most: usize) -> bool {
+    pub(super) fn fill(&mut self, index: u32, target: FillTarget, most: usize) -> bool {
         let conn = self.id(index);
-        let Target { mut buf, at, until } = target;
+        let FillTarget { mut buf, at, until } = target;
         let len = most.min(until - at);
         self.conns[index as usize].inbound.read(&mut buf.prefix_mut(until)[at..at + len]);
         self.events.push_back(NetEvent::Filled { conn, buf, at, len });
@@ -148,7 +148,7 @@ impl Host {
         let conn = self.id(index);
         let target = self.conns[index as usize].target.take();
         let had = target.is_some();
-        self.events.extend(target.map(|Target { buf, at, .. }| NetEvent::Filled {
+        self.events.extend(target.map(|FillTarget { buf, at, .. }| NetEvent::Filled {
             conn,
             buf,
             at,

@@ -3,8 +3,8 @@
 //! A host's [`StreamPort`] keeps the promises of the real sockets (`io`): each connection has one
 //! coalesced send in flight; `Sent` comes for each body before `Closed`; places are reused with
 //! another generation; bytes that arrived before a pause are still delivered. Deliberately left
-//! out: packets, retransmission, congestion. A connection is two pipes of bytes. In worlds of packets,
-//! the hosts have [endpoints](PacketNetwork) instead.
+//! out: packets, retransmission, congestion. A connection is two pipes of bytes. In worlds of
+//! packets, the hosts have [endpoints](PacketNetwork) instead.
 
 mod conn;
 mod host;
@@ -21,16 +21,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use contract::{Buf, CloseReason, ConnId, Instant, ListenerId, NetEvent, Peer};
-use flash::Chance;
+use flash::Rng;
 
 use self::conn::{Conn, Phase};
 use self::host::Host;
-pub(crate) use self::host::Sizes;
+pub(crate) use self::host::HostSizes;
 pub(crate) use self::packets::{PacketImpairments, PacketNetwork, PacketPort};
-use self::pipe::End;
+use self::pipe::TcpEnd;
 pub(crate) use self::port::StreamPort;
 use crate::marks::{Mark, Marks};
-use crate::partings::Partings;
+use crate::partings::NoticedEnds;
 
 /// The error of a connection that was reset.
 const RESET: i32 = 104;
@@ -69,7 +69,7 @@ pub(crate) struct Impairments {
 const TABLE: usize = 0;
 
 /// A dial on its way to the server.
-struct Dialled {
+struct DialInFlight {
     at: Instant,
     host: usize,
     conn: ConnId,
@@ -78,13 +78,13 @@ struct Dialled {
 /// The network of a world.
 pub(crate) struct Network {
     now: Instant,
-    chance: Chance,
+    chance: Rng,
     impairments: Impairments,
     /// `true` once no more faults are added.
     calm: bool,
     hosts: Vec<Host>,
-    dialled: Vec<Dialled>,
-    partings: Partings,
+    dialled: Vec<DialInFlight>,
+    partings: NoticedEnds,
     /// The simulated packet network, which replaces the streams in a world of packets.
     pub(crate) packets: Option<PacketNetwork>,
     marks: Marks,
@@ -92,23 +92,23 @@ pub(crate) struct Network {
 }
 
 /// A network that several ports share.
-pub(crate) type Shared = Rc<RefCell<Network>>;
+pub(crate) type NetHandle = Rc<RefCell<Network>>;
 
 impl Network {
-    pub(crate) fn new(impairments: Impairments, seed: u64, marks: Marks, trace: bool) -> Shared {
+    pub(crate) fn new(impairments: Impairments, seed: u64, marks: Marks, trace: bool) -> NetHandle {
         let network = Rc::new(RefCell::new(Network {
             now: Instant::ZERO,
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             impairments,
             calm: false,
             hosts: Vec::new(),
             dialled: Vec::new(),
-            partings: Partings::default(),
+            partings: NoticedEnds::default(),
             packets: None,
             marks,
             trace,
         }));
-        let sizes = Sizes { connections_max: usize::MAX, frames_max: 0 };
+        let sizes = HostSizes { connections_max: usize::MAX, frames_max: 0 };
         let table = network.borrow_mut().add_host(([0; 4], 0).into(), sizes, Vec::new(), false);
         assert!(table == TABLE, "it is the first");
         network
@@ -118,7 +118,7 @@ impl Network {
     pub(crate) fn add_host(
         &mut self,
         address: SocketAddr,
-        sizes: Sizes,
+        sizes: HostSizes,
         buffers: Vec<Buf>,
         listening: bool,
     ) -> usize {
@@ -127,7 +127,7 @@ impl Network {
     }
 
     /// Returns the connections whose end the other end's host has polled.
-    pub(crate) fn partings(&self) -> Partings {
+    pub(crate) fn partings(&self) -> NoticedEnds {
         self.partings.clone()
     }
 
@@ -200,7 +200,7 @@ impl Network {
         };
         let conn = self.id(host, index);
         let at = now + self.latency();
-        self.dialled.push(Dialled { at, host, conn });
+        self.dialled.push(DialInFlight { at, host, conn });
         self.say(host, conn, &"dials");
         conn
     }
@@ -210,7 +210,7 @@ impl Network {
         self.now = now;
         self.packets.iter_mut().for_each(|packets| packets.settle(now));
         while let Some(n) = self.dialled.iter().position(|dialled| dialled.at <= now) {
-            let Dialled { host, conn, .. } = self.dialled.remove(n);
+            let DialInFlight { host, conn, .. } = self.dialled.remove(n);
             self.arrive(host, conn);
         }
     }
@@ -238,7 +238,7 @@ impl Network {
             if let Some(dialling) = self.find(host, conn) {
                 dialling.answer = Some((at, Ok(())));
                 dialling.inbound.dark = true;
-                dialling.inbound.end(timeout, End::Reset(TIMED_OUT));
+                dialling.inbound.end(timeout, TcpEnd::Reset(TIMED_OUT));
             }
             return;
         }
@@ -252,7 +252,7 @@ impl Network {
             dialling.answer = Some((at, Ok(())));
             dialling.peer = near;
             if near.is_none() {
-                dialling.inbound.end(at, End::Reset(RESET));
+                dialling.inbound.end(at, TcpEnd::Reset(RESET));
             }
         }
         let Some((_, id)) = near else { return };
@@ -265,7 +265,7 @@ impl Network {
         let accepted = self.find(server, id).expect("it was just placed");
         accepted.peer = far;
         if far.is_none() {
-            accepted.inbound.end(now, End::Reset(RESET));
+            accepted.inbound.end(now, TcpEnd::Reset(RESET));
         }
         let (peer, listener) = (Peer::Internet(address), Some(self.hosts[host].dials));
         self.hosts[server].events.push_back(NetEvent::opened(id, peer, listener));
@@ -301,19 +301,19 @@ impl Network {
                     let timeout = self.timeout();
                     if let Some(conn) = self.find(host, id) {
                         conn.inbound.dark = true;
-                        conn.inbound.end(timeout, End::Reset(TIMED_OUT));
+                        conn.inbound.end(timeout, TcpEnd::Reset(TIMED_OUT));
                     }
                 }
             }
             1 => {
                 self.marks.hit(Mark::FinByNetwork);
                 let conn = self.find(host, id).expect("it is open");
-                conn.inbound.end(now, End::Fin);
+                conn.inbound.end(now, TcpEnd::Fin);
                 conn.peer = None;
                 if let Some((host, id)) = peer
                     && let Some(conn) = self.find(host, id)
                 {
-                    conn.inbound.end(now, End::Reset(RESET));
+                    conn.inbound.end(now, TcpEnd::Reset(RESET));
                     conn.peer = None;
                 }
             }
@@ -322,7 +322,7 @@ impl Network {
                 for (host, id) in [Some((host, id)), peer].into_iter().flatten() {
                     let at = now + self.latency();
                     if let Some(conn) = self.find(host, id) {
-                        conn.inbound.end(at, End::Reset(RESET));
+                        conn.inbound.end(at, TcpEnd::Reset(RESET));
                     }
                 }
             }

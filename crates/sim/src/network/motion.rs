@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use contract::{CloseReason, Instant, NetEvent, Peer};
 
-use super::conn::{Phase, Sending};
-use super::pipe::End;
+use super::conn::{Phase, SendInFlight};
+use super::pipe::TcpEnd::{Fin, Reset};
 use super::{Network, RESET};
 use crate::marks::Mark;
 
@@ -53,7 +53,7 @@ impl Network {
         }
     }
 
-    /// Returns the time of the next event at `host`, or of any that is due; `None` if none is possible.
+    /// Returns the time of the next event at `host`, or of any that is due; `None` if none can come.
     pub(crate) fn wake_at(&self, host: usize) -> Option<Instant> {
         let owner = &self.hosts[host];
         if !owner.events.is_empty() {
@@ -137,7 +137,7 @@ impl Network {
     }
 
     /// Moves bytes of the send into the peer's pipe, cut into segments.
-    fn transfer(&mut self, host: usize, index: u32, sending: &mut Sending) {
+    fn transfer(&mut self, host: usize, index: u32, sending: &mut SendInFlight) {
         let conn = &self.hosts[host].conns[index as usize];
         let Some(mut room) = self.window(conn) else {
             // The bytes are lost. A reset comes back, unless the connection has already been silent
@@ -146,7 +146,7 @@ impl Network {
             let at = self.now + self.latency();
             let conn = &mut self.hosts[host].conns[index as usize];
             if !conn.inbound.dark {
-                conn.inbound.end(at, End::Reset(RESET));
+                conn.inbound.end(at, Reset(RESET));
             }
             return;
         };
@@ -180,7 +180,7 @@ impl Network {
         if let Some((host, id)) = conn.peer
             && let Some(peer) = self.find(host, id)
         {
-            peer.inbound.end(at, End::Fin);
+            peer.inbound.end(at, Fin);
         }
     }
 
@@ -197,11 +197,11 @@ impl Network {
             self.marks.hit(Mark::HungUpWhilePaused);
         }
         match end {
-            Some((_, End::Reset(errno))) => {
+            Some((_, Reset(errno))) => {
                 return self.end(host, index, CloseReason::Reset(errno));
             }
             // Bytes before it in the pipe are dropped with the connection.
-            Some((_, End::Fin)) if conn.paused => return self.end(host, index, CloseReason::Peer),
+            Some((_, Fin)) if conn.paused => return self.end(host, index, CloseReason::Peer),
             _ if conn.paused => return,
             _ => {}
         }
@@ -211,7 +211,7 @@ impl Network {
             }
         }
         let conn = &self.hosts[host].conns[index as usize];
-        if let Some(End::Fin) = conn.inbound.ended(now) {
+        if let Some(Fin) = conn.inbound.ended(now) {
             if finishing {
                 self.marks.hit(Mark::FinishWaited);
             }
@@ -290,7 +290,7 @@ impl Network {
             && !dark
             && let Some(peer) = self.find(host, id)
         {
-            let end = if unread || (resets && !shut) { End::Reset(RESET) } else { End::Fin };
+            let end = if unread || (resets && !shut) { Reset(RESET) } else { Fin };
             peer.inbound.end(at, end);
         }
         if unread || cut == Some(true) {

@@ -6,7 +6,7 @@ use contract::Instant;
 
 /// The end of the peer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum TcpEnd {
     /// An orderly end, behind the last byte.
     Fin,
     /// An immediate end, whatever has not been read, with the system's error.
@@ -24,7 +24,7 @@ pub(super) struct Pipe {
     arrived: usize,
     /// Maximum bytes in the pipe: the receiver's window.
     window: usize,
-    pub(super) end: Option<(Instant, End)>,
+    pub(super) end: Option<(Instant, TcpEnd)>,
     /// `true` if no more bytes arrive, and only the end of the connection still does.
     pub(super) dark: bool,
 }
@@ -79,22 +79,22 @@ impl Pipe {
 
     /// Ends the peer's direction: `end` arrives at `at`, an orderly end not before the bytes. Only
     /// the first end counts, unless a reset overtakes it.
-    pub(super) fn end(&mut self, at: Instant, end: End) {
+    pub(super) fn end(&mut self, at: Instant, end: TcpEnd) {
         let at = match (end, self.arrivals.back()) {
-            (End::Fin, Some(&(last, _))) => at.max(last),
+            (TcpEnd::Fin, Some(&(last, _))) => at.max(last),
             _ => at,
         };
         match self.end {
-            Some((_, End::Reset(_))) => {}
-            Some((_, End::Fin)) if end == End::Fin => {}
+            Some((_, TcpEnd::Reset(_))) => {}
+            Some((_, TcpEnd::Fin)) if end == TcpEnd::Fin => {}
             _ => self.end = Some((at, end)),
         }
     }
 
     /// Returns the end once it has arrived: a reset at once, an orderly end behind the last byte.
-    pub(super) fn ended(&self, now: Instant) -> Option<End> {
+    pub(super) fn ended(&self, now: Instant) -> Option<TcpEnd> {
         let (at, end) = self.end?;
-        let over = at <= now && (self.bytes.is_empty() || self.dark || end != End::Fin);
+        let over = at <= now && (self.bytes.is_empty() || self.dark || end != TcpEnd::Fin);
         over.then_some(end)
     }
 
@@ -130,23 +130,23 @@ mod tests {
         let mut pipe = Pipe::new(8);
         pipe.push(at(9), b"abc");
         pipe.push(at(5), b"de");
-        pipe.end(at(6), End::Fin);
+        pipe.end(at(6), TcpEnd::Fin);
         assert_eq!((pipe.room(), pipe.arrive(at(8))), (3, 0));
         assert_eq!(pipe.next_arrival(at(8)), Some(at(9)));
         assert_eq!(pipe.arrive(at(9)), 5);
         assert_eq!(pipe.ended(at(9)), None);
         let mut out = [0; 5];
         pipe.read(&mut out);
-        assert_eq!((&out, pipe.ended(at(9))), (b"abcde", Some(End::Fin)));
+        assert_eq!((&out, pipe.ended(at(9))), (b"abcde", Some(TcpEnd::Fin)));
     }
 
     #[test]
     fn a_reset_overtakes() {
         let mut pipe = Pipe::new(8);
         pipe.push(at(9), b"abc");
-        pipe.end(at(1), End::Fin);
-        pipe.end(at(3), End::Reset(104));
+        pipe.end(at(1), TcpEnd::Fin);
+        pipe.end(at(3), TcpEnd::Reset(104));
         assert_eq!(pipe.ended(at(2)), None);
-        assert_eq!(pipe.ended(at(3)), Some(End::Reset(104)));
+        assert_eq!(pipe.ended(at(3)), Some(TcpEnd::Reset(104)));
     }
 }

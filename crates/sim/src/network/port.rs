@@ -7,8 +7,8 @@ use contract::{
     Transport,
 };
 
-use super::Shared;
-use super::conn::{Phase, Target};
+use super::NetHandle;
+use super::conn::{FillTarget, Phase};
 use crate::marks::Mark;
 
 /// The time that the peer has to close a connection which this host has finished.
@@ -17,12 +17,12 @@ const FINISH_LIMIT: Duration = Duration::from_secs(2);
 /// The network of streams as one host sees it.
 #[derive(Clone)]
 pub(crate) struct StreamPort {
-    network: Shared,
+    network: NetHandle,
     host: usize,
 }
 
 impl StreamPort {
-    pub(crate) fn new(network: Shared, host: usize) -> Self {
+    pub(crate) fn new(network: NetHandle, host: usize) -> Self {
         StreamPort { network, host }
     }
 
@@ -109,7 +109,7 @@ impl Streams for StreamPort {
                     network.marks.hit(Mark::FillRefused);
                     return Err(buf);
                 }
-                found.target = Some(Target { buf, at, until });
+                found.target = Some(FillTarget { buf, at, until });
                 Ok(())
             }
             _ => Err(buf),

@@ -29,11 +29,11 @@ pub(super) fn host_nqn(number: usize) -> Nqn {
 
 /// An environment that notifies the world when a worker has actions to fetch.
 #[derive(Debug, Default)]
-struct Around {
+struct NotifyingEnvironment {
     woken: Arc<AtomicBool>,
 }
 
-impl Environment for Around {
+impl Environment for NotifyingEnvironment {
     fn wake(&self, _: u16) {
         self.woken.store(true, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ impl Controllers {
             hosts: (0..8).map(belongs).collect(),
             ..Config::default()
         };
-        let around = Around::default();
+        let around = NotifyingEnvironment::default();
         let woken = around.woken.clone();
         let fabric = Fabric::new(&config, now, Box::new(around)).expect("a good configuration");
         Controllers { fabric, woken }

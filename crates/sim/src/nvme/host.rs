@@ -16,9 +16,9 @@ use std::time::Duration;
 use contract::{
     BLOCK_BYTES, BufPool, Command, ConnId, Dial, Instant, NetEvent, Range, Status, Streams,
 };
-use flash::Chance;
+use flash::Rng;
 use proto::nvme::Nqn;
-use proto::nvme_tcp::{Carried, Digests, HostEvent, Ready};
+use proto::nvme_tcp::{Digests, HostEvent, ReadyToTransfer, TransferSizes};
 use wire::nvme::{
     AdminOpcode, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, Completion, ConnectCommand,
     ConnectData, FABRICS_OPCODE, FabricsKind, Feature, Property, PropertyCommand, SglDescriptor,
@@ -27,8 +27,8 @@ use wire::nvme::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::controllers::{Controllers, QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
-use super::line::{Association, Line, Stage, Use};
-use super::work::{Work, discarding, status_of};
+use super::line::{Association, CommandPurpose, ConnectionStage, NvmeConnection};
+use super::work::{HostRequest, discarding, status_of};
 use crate::agenda::Agenda;
 use crate::layout::{self, COMPARED, HOT};
 use crate::ledger::{Lane, Ledger};
@@ -85,10 +85,10 @@ pub(crate) struct NvmeHost {
     ledger: Rc<RefCell<Ledger>>,
     controllers: Rc<RefCell<Controllers>>,
     bufs: BufPool,
-    chance: Chance,
+    chance: Rng,
     association: Association,
-    /// The requests; [`Use::Work`] and `ready` name them by their index.
-    works: Vec<Option<Work>>,
+    /// The requests; [`CommandPurpose::Work`] and `ready` name them by their index.
+    works: Vec<Option<HostRequest>>,
     /// The indices in `works` of the requests to send, in order.
     ready: VecDeque<usize>,
     agenda: Agenda,
@@ -115,7 +115,7 @@ impl NvmeHost {
             ledger,
             controllers,
             bufs,
-            chance: Chance::new(habits.seed),
+            chance: Rng::new(habits.seed),
             association: Association::default(),
             works: vec![None; habits.in_flight_max],
             ready: VecDeque::new(),
@@ -211,7 +211,8 @@ impl NvmeHost {
 
     /// Returns `true` if the host sends keep-alives.
     fn keeps_alive(&self) -> bool {
-        let is_up = self.association.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
+        let is_up =
+            self.association.lines.first().is_some_and(|admin| admin.stage == ConnectionStage::Up);
         is_up && !self.habits.keep_alive.is_zero() && self.habits.lapses.dozes == 0.0
     }
 
@@ -224,7 +225,7 @@ impl NvmeHost {
             }
             return dials;
         }
-        let is_silent = |line: &Line| {
+        let is_silent = |line: &NvmeConnection| {
             line.silent_since().is_some_and(|since| since + self.habits.silence_max <= now)
         };
         if self.association.cut.is_some_and(|at| at <= now)
@@ -236,9 +237,9 @@ impl NvmeHost {
         let may_say = self.association.cut.is_none() && self.association.lines[0].has_room(1);
         if self.keeps_alive() && self.association.keep_alive_at <= now && may_say {
             self.association.keep_alive_at = now + self.habits.keep_alive / 2;
-            let name = self.association.lines[0].name(Use::KeepAlive, now);
+            let name = self.association.lines[0].name(CommandPurpose::KeepAlive, now);
             let entry = Submission::new(AdminOpcode::KEEP_ALIVE.0, name, 0);
-            self.association.lines[0].command(&entry, Carried::default(), &[]);
+            self.association.lines[0].command(&entry, TransferSizes::default(), &[]);
             return true;
         }
         false
@@ -247,12 +248,13 @@ impl NvmeHost {
     fn dial(&mut self, now: Instant) {
         let conn = self.port.dial(now);
         let commands = if self.association.lines.is_empty() { 32 } else { self.habits.entries - 1 };
-        self.association.lines.push(Line::new(conn, self.habits.digests, commands, now));
+        self.association.lines.push(NvmeConnection::new(conn, self.habits.digests, commands, now));
     }
 
     /// Gives up all connections, and takes back the requests that were sent on them.
     fn lose(&mut self, now: Instant) {
-        let mut sent: Vec<usize> = self.association.lines.iter().flat_map(Line::works).collect();
+        let mut sent: Vec<usize> =
+            self.association.lines.iter().flat_map(NvmeConnection::works).collect();
         for line in std::mem::take(&mut self.association.lines) {
             self.port.close(line.conn);
         }
@@ -282,7 +284,7 @@ impl NvmeHost {
         match event {
             NetEvent::Opened { conn, .. } => {
                 if let Some(n) = self.association.line_of(conn) {
-                    self.association.lines[n].stage = Stage::Greeting;
+                    self.association.lines[n].stage = ConnectionStage::Greeting;
                     self.association.lines[n].hear(now);
                     self.association.lines[n].greet();
                 }
@@ -316,7 +318,9 @@ impl NvmeHost {
                 Ok(None) => return,
                 Ok(Some(HostEvent::Open)) => self.connect(now, n),
                 Ok(Some(HostEvent::Data { cid, offset, bytes })) => {
-                    let Use::Work(place) = line.find(cid) else { panic!("data nobody asked for") };
+                    let CommandPurpose::Work(place) = line.find(cid) else {
+                        panic!("data nobody asked for")
+                    };
                     let data = &mut self.works[place].as_mut().expect("it is in progress").data;
                     assert!(data.len() == offset, "data comes in order");
                     data.extend_from_slice(bytes);
@@ -335,7 +339,7 @@ impl NvmeHost {
 
     /// Sends the Connect after the controller has accepted the connection.
     fn connect(&mut self, now: Instant, n: usize) {
-        let name = self.association.lines[n].name(Use::Connect, now);
+        let name = self.association.lines[n].name(CommandPurpose::Connect, now);
         let (size, cntlid) = match n {
             0 => (32, CONNECT_CNTLID_DYNAMIC),
             _ => (self.habits.entries, self.association.cntlid),
@@ -360,7 +364,11 @@ impl NvmeHost {
             host_nqn: host_nqn(self.number).to_field(),
             ..ConnectData::new_zeroed()
         };
-        self.association.lines[n].command(command.entry(), Carried::default(), data.as_bytes());
+        self.association.lines[n].command(
+            command.entry(),
+            TransferSizes::default(),
+            data.as_bytes(),
+        );
     }
 
     /// Handles the end of a command.
@@ -368,40 +376,40 @@ impl NvmeHost {
         let status = completion.status();
         let line = &mut self.association.lines[n];
         match line.release(completion.cid.get()) {
-            Use::Work(place) => return self.answered(place, status),
+            CommandPurpose::Work(place) => return self.answered(place, status),
             // The server has no room for another controller, or ends this one: start over.
             _ if !status.is_ok() => return self.lose(now),
-            Use::Connect if n == 0 => {
+            CommandPurpose::Connect if n == 0 => {
                 self.association.cntlid = completion.result.get() as u16;
                 let command = PropertyCommand {
                     opcode: FABRICS_OPCODE,
                     flags: Submission::FLAGS_SGL,
-                    cid: line.name(Use::Enable, now).into(),
+                    cid: line.name(CommandPurpose::Enable, now).into(),
                     kind: FabricsKind::PROPERTY_SET,
                     offset: Property::CONFIGURATION.0.into(),
                     value: 0x0046_0001.into(),
                     ..PropertyCommand::new_zeroed()
                 };
-                line.command(command.entry(), Carried::default(), &[]);
+                line.command(command.entry(), TransferSizes::default(), &[]);
             }
-            Use::Enable => {
-                let name = line.name(Use::Queues, now);
+            CommandPurpose::Enable => {
+                let name = line.name(CommandPurpose::Queues, now);
                 let mut entry = Submission::new(AdminOpcode::SET_FEATURES.0, name, 0);
                 entry.dword10.set(u32::from(Feature::QUEUES.0));
                 let queues = self.habits.queues as u32 - 1;
                 entry.dword11.set(queues << 16 | queues);
-                line.command(&entry, Carried::default(), &[]);
+                line.command(&entry, TransferSizes::default(), &[]);
             }
-            Use::Queues => {
-                line.stage = Stage::Up;
-                let name = line.name(Use::Event, now);
+            CommandPurpose::Queues => {
+                line.stage = ConnectionStage::Up;
+                let name = line.name(CommandPurpose::Event, now);
                 let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, name, 0);
-                line.command(&entry, Carried::default(), &[]);
+                line.command(&entry, TransferSizes::default(), &[]);
                 self.association.keep_alive_at = now + self.habits.keep_alive / 2;
                 (0..self.habits.queues).for_each(|_| self.dial(now));
             }
-            Use::Connect => {
-                line.stage = Stage::Up;
+            CommandPurpose::Connect => {
+                line.stage = ConnectionStage::Up;
                 self.marks.hit(Mark::NvmeConnected);
                 if n == self.habits.queues {
                     self.association.count += 1;
@@ -410,17 +418,21 @@ impl NvmeHost {
                     }
                 }
             }
-            Use::KeepAlive => self.marks.hit(Mark::NvmeKeptAlive),
-            Use::Event => panic!("host {}: an event, where nothing changes", self.number),
+            CommandPurpose::KeepAlive => self.marks.hit(Mark::NvmeKeptAlive),
+            CommandPurpose::Event => {
+                panic!("host {}: an event, where nothing changes", self.number)
+            }
         }
         self.association.lines[n].hear(now);
     }
 
     /// Sends a payload that the controller has requested.
-    fn invited(&mut self, n: usize, ready: &Ready) {
+    fn invited(&mut self, n: usize, ready: &ReadyToTransfer) {
         self.marks.hit(Mark::NvmeInvited);
         let line = &mut self.association.lines[n];
-        let Use::Work(place) = line.find(ready.cid) else { panic!("only requests have payloads") };
+        let CommandPurpose::Work(place) = line.find(ready.cid) else {
+            panic!("only requests have payloads")
+        };
         let work = self.works[place].as_ref().expect("it is in progress");
         // The identifiers of a pair were taken in order, but have no order themselves.
         let is_second = work.names.get(1) == Some(&ready.cid);
@@ -497,7 +509,7 @@ impl NvmeHost {
         drop(ledger);
         let in_capsule = self.chance.happens(self.habits.in_capsule);
         let place = self.works.iter().position(Option::is_none).expect("it wants more");
-        self.works[place] = Some(Work {
+        self.works[place] = Some(HostRequest {
             op,
             command,
             is_probe,
@@ -557,7 +569,7 @@ impl NvmeHost {
         while let Some(&place) = self.ready.front() {
             let work = self.works[place].as_mut().expect("it waits");
             let line = self.association.lines.get_mut(work.queue);
-            let Some(line) = line.filter(|line| line.stage == Stage::Up) else { return };
+            let Some(line) = line.filter(|line| line.stage == ConnectionStage::Up) else { return };
             if !line.has_room(work.commands()) {
                 return;
             }
@@ -571,7 +583,8 @@ impl NvmeHost {
             }
             work.left = work.commands();
             work.status = Status::Ok;
-            work.names = (0..work.left).map(|_| line.name(Use::Work(place), now)).collect();
+            work.names =
+                (0..work.left).map(|_| line.name(CommandPurpose::Work(place), now)).collect();
             for sent in work.encode() {
                 if sent.capsule > 0 {
                     self.marks.hit(Mark::NvmeInCapsule);
@@ -605,7 +618,7 @@ impl NvmeHost {
     /// Handles the end of a request.
     fn finish(&mut self, place: usize, status: Status) {
         let work = self.works[place].take().expect("it was sent");
-        let Work { op, command, is_probe, compares, .. } = work;
+        let HostRequest { op, command, is_probe, compares, .. } = work;
         let status = if work.rewrites() { status.of_repeated_change() } else { status };
         self.ended += 1;
         assert!(may_end(command, compares, status), "host {}: {command:?}: {status}", self.number);
@@ -631,7 +644,7 @@ impl NvmeHost {
         }
     }
 
-    fn count(&self, work: &Work, status: Status) {
+    fn count(&self, work: &HostRequest, status: Status) {
         if work.reissues > 0 && status.is_ok() {
             let rewritten = [Mark::NvmeReissued, Mark::NvmeRewritten];
             self.marks.hit(rewritten[usize::from(work.rewrites())]);

@@ -1,14 +1,14 @@
 //! A connection of a host: one queue of its controller.
 
 use contract::{BufPool, ConnId, Frame, FrameHead, Instant, Streams};
-use proto::nvme_tcp::{Carried, Digests, HostSession, Ready};
+use proto::nvme_tcp::{Digests, HostSession, ReadyToTransfer, TransferSizes};
 use wire::nvme::{CommandId, Submission};
 
 use crate::port::Port;
 
 /// The purpose of a command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum CommandPurpose {
     /// The Connect that created the queue.
     Connect,
     /// The Property Set that enables the controller.
@@ -24,7 +24,7 @@ pub(super) enum Use {
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// The connection waits for the network.
     Dialling,
     /// The connection waits for the controller's acceptance, and for the answers to its first
@@ -36,23 +36,28 @@ pub(super) enum Stage {
 
 /// A connection and its queue.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct NvmeConnection {
     pub(super) conn: ConnId,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     pub(super) session: HostSession,
     /// The commands in progress, by identifier.
-    uses: Vec<Option<Use>>,
+    uses: Vec<Option<CommandPurpose>>,
     outbox: Vec<u8>,
     /// The time of the controller's last output, or of the first command after it had answered
     /// everything.
     heard: Instant,
 }
 
-impl Line {
-    pub(super) fn new(conn: ConnId, digests: Digests, commands_max: u16, now: Instant) -> Line {
-        Line {
+impl NvmeConnection {
+    pub(super) fn new(
+        conn: ConnId,
+        digests: Digests,
+        commands_max: u16,
+        now: Instant,
+    ) -> NvmeConnection {
+        NvmeConnection {
             conn,
-            stage: Stage::Dialling,
+            stage: ConnectionStage::Dialling,
             session: HostSession::new(digests, commands_max),
             uses: vec![None; usize::from(commands_max)],
             outbox: Vec::new(),
@@ -66,7 +71,7 @@ impl Line {
     }
 
     /// Takes a free identifier for a command with this purpose. There must be one.
-    pub(super) fn name(&mut self, what: Use, now: Instant) -> CommandId {
+    pub(super) fn name(&mut self, what: CommandPurpose, now: Instant) -> CommandId {
         if !self.is_owed() {
             self.heard = now;
         }
@@ -76,25 +81,26 @@ impl Line {
     }
 
     /// Frees the identifier of a command that has ended, and returns the command's purpose.
-    pub(super) fn release(&mut self, cid: CommandId) -> Use {
+    pub(super) fn release(&mut self, cid: CommandId) -> CommandPurpose {
         self.uses[usize::from(cid)].take().expect("the session knows what is in progress")
     }
 
-    pub(super) fn find(&self, cid: CommandId) -> Use {
+    pub(super) fn find(&self, cid: CommandId) -> CommandPurpose {
         self.uses[usize::from(cid)].expect("the session knows what is in progress")
     }
 
     /// Returns the indices, among the host's requests, of those in progress on this queue.
     pub(super) fn works(&self) -> impl Iterator<Item = usize> + '_ {
         self.uses.iter().filter_map(|one| match one {
-            Some(Use::Work(place)) => Some(*place),
+            Some(CommandPurpose::Work(place)) => Some(*place),
             _ => None,
         })
     }
 
     /// Returns `true` if the controller owes an answer.
     fn is_owed(&self) -> bool {
-        self.stage != Stage::Up || self.uses.iter().flatten().any(|one| *one != Use::Event)
+        self.stage != ConnectionStage::Up
+            || self.uses.iter().flatten().any(|one| *one != CommandPurpose::Event)
     }
 
     pub(super) fn hear(&mut self, now: Instant) {
@@ -111,12 +117,12 @@ impl Line {
         self.outbox.extend_from_slice(&self.session.greeting());
     }
 
-    pub(super) fn command(&mut self, entry: &Submission, carried: Carried, capsule: &[u8]) {
+    pub(super) fn command(&mut self, entry: &Submission, carried: TransferSizes, capsule: &[u8]) {
         self.session.command(entry, carried, capsule, &mut self.outbox);
     }
 
     /// Sends everything that the controller has requested of this payload.
-    pub(super) fn data(&mut self, ready: &Ready, payload: &[u8]) {
+    pub(super) fn data(&mut self, ready: &ReadyToTransfer, payload: &[u8]) {
         let mut rest = &payload[ready.offset..ready.offset + ready.bytes];
         while !rest.is_empty() {
             let (head, bytes) = self.session.data(ready, rest);
@@ -140,7 +146,8 @@ impl Line {
     /// Sends as much output as possible. Returns `true` if any was sent.
     pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
         let mut sent = 0;
-        while self.stage != Stage::Dialling && sent < self.outbox.len() && port.room() > 0 {
+        while self.stage != ConnectionStage::Dialling && sent < self.outbox.len() && port.room() > 0
+        {
             let Some(mut buf) = bufs.take(1) else { break };
             let body_len = buf.capacity().min(self.outbox.len() - sent);
             buf.prefix_mut(body_len).copy_from_slice(&self.outbox[sent..sent + body_len]);
@@ -157,7 +164,7 @@ impl Line {
 #[derive(Debug, Default)]
 pub(super) struct Association {
     /// The connections, that of the admin queue first; empty while there is none.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<NvmeConnection>,
     /// The controller's identifier, once the admin queue is connected.
     pub(super) cntlid: u16,
     /// The time at which the host dials again, while there is no connection.
@@ -178,12 +185,12 @@ impl Association {
 
     /// Returns `true` if the admin queue and all I/O queues accept commands.
     pub(super) fn is_whole(&self, queues: usize) -> bool {
-        self.lines.len() > queues && self.lines.iter().all(|line| line.stage == Stage::Up)
+        self.lines.len() > queues && self.lines.iter().all(|line| line.stage == ConnectionStage::Up)
     }
 
     /// Returns the earliest time since which the controller has owed an answer on one of the
     /// connections and sent nothing there; `None` if it owes none.
     pub(super) fn silent_since(&self) -> Option<Instant> {
-        self.lines.iter().filter_map(Line::silent_since).min()
+        self.lines.iter().filter_map(NvmeConnection::silent_since).min()
     }
 }

@@ -1,7 +1,7 @@
 //! A host's requests, in the terms of the model and in those of NVMe.
 
 use contract::{Command, Range, Status};
-use proto::nvme_tcp::Carried;
+use proto::nvme_tcp::TransferSizes;
 use wire::nvme::{
     BLOCK_FUA, CommandId, DiscardRange, NvmOpcode, SglDescriptor, Status as NvmeStatus, Submission,
 };
@@ -14,7 +14,7 @@ const CAPSULE_BYTES_MAX: usize = 8192;
 
 /// A request of a host.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(super) struct HostRequest {
     /// The model's number of the request.
     pub(super) op: u32,
     /// The command as the model knows it.
@@ -42,15 +42,15 @@ pub(super) struct Work {
 }
 
 /// A command of a request, ready to be sent.
-pub(super) struct Sent {
+pub(super) struct PreparedCommand {
     pub(super) entry: Submission,
-    pub(super) carried: Carried,
+    pub(super) carried: TransferSizes,
     pub(super) is_second: bool,
     /// The payload bytes that travel in the capsule: all or none.
     pub(super) capsule: usize,
 }
 
-impl Work {
+impl HostRequest {
     /// Returns the number of commands of the request.
     pub(super) fn commands(&self) -> usize {
         1 + usize::from(matches!(self.command, Command::CompareAndWrite(_)))
@@ -72,7 +72,7 @@ impl Work {
     }
 
     /// Encodes the commands, which have identifiers.
-    pub(super) fn encode(&self) -> Vec<Sent> {
+    pub(super) fn encode(&self) -> Vec<PreparedCommand> {
         let entries: Vec<Submission> = match (self.command, &self.names[..]) {
             (Command::CompareAndWrite(range), &[compare, write]) => {
                 let mut compare = on_blocks(NvmOpcode::COMPARE, compare, range, false);
@@ -95,8 +95,9 @@ impl Work {
                 entry.data = SglDescriptor::transport((bytes + receives) as u32);
             }
             let capsule = if is_inside { bytes } else { 0 };
-            let carried = Carried { receives, sends: bytes - capsule, ..Carried::default() };
-            Sent { entry, carried, is_second, capsule }
+            let carried =
+                TransferSizes { receives, sends: bytes - capsule, ..TransferSizes::default() };
+            PreparedCommand { entry, carried, is_second, capsule }
         };
         entries.into_iter().enumerate().map(encode).collect()
     }

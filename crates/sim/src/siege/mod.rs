@@ -16,21 +16,24 @@ use std::time::Duration;
 
 use contract::{Instant, NamespaceId, Rights, SizeClass, TenantId};
 use flash::{MemVolume, RangeLocks};
-use worker::{Access, Fences, Lead, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who};
+use worker::{
+    AccessRules, AccessScope, Fences, ListenerBinding, Listeners, Namespace, Namespaces,
+    PeerPattern, PeerRule, SharedState,
+};
 
 use self::neighbour::Neighbour;
 use self::plan::{LARGE_BLOCKS, PROMISE, SiegePlan, VOLUME_BLOCKS};
-use self::raider::Raider;
+use self::raider::Attacker;
 use crate::arena::Arena;
 use crate::control_plane::ControlPlane;
 use crate::disk::Volume;
 use crate::ledger::Ledger;
 use crate::marks::Marks;
-use crate::network::{Network, Shared, Sizes, StreamPort};
+use crate::network::{HostSizes, NetHandle, Network, StreamPort};
 use crate::nvme::Controllers;
 use crate::plan::Sabotage;
 use crate::port::Port;
-use crate::site::{Common, Site};
+use crate::site::{SharedServerParts, Site};
 
 /// The longest time that a read of a neighbour may take.
 const READ_MAX: Duration = Duration::from_millis(100);
@@ -89,11 +92,11 @@ pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) 
 /// A siege in progress: the server, its neighbours and the attackers.
 struct Siege {
     now: Instant,
-    network: Shared,
+    network: NetHandle,
     control_plane: ControlPlane,
     sites: Vec<Site>,
     neighbours: Vec<Neighbour>,
-    raiders: Vec<Raider>,
+    raiders: Vec<Attacker>,
     /// The time of each party's next turn: workers, neighbours, raiders.
     wakes: Vec<Option<Instant>>,
     /// For each party, the time at which its pause after a turn without work ends.
@@ -137,7 +140,7 @@ impl Siege {
         if sabotage == Sabotage::OneTenant {
             tenants.fill(control_plane.hostile());
         }
-        let common = Common {
+        let common = SharedServerParts {
             parts: parts(&tenants),
             controllers: Controllers::new(workers, control_plane.hostile(), Instant::ZERO),
         };
@@ -177,7 +180,7 @@ impl Siege {
         marks: &Marks,
     ) {
         let buffers = SizeClass { bytes: 16 << 10, count: 16 };
-        let sizes = Sizes { connections_max: 64, frames_max: 1 << 16 };
+        let sizes = HostSizes { connections_max: 64, frames_max: 1 << 16 };
         for (n, neighbour) in plan.neighbours.iter().enumerate() {
             let port = self.host([10, n as u8, 0, 1], sizes, buffers, false, arena);
             let bufs = arena.pool(&[SizeClass { bytes: 16 << 10, count: 16 }]);
@@ -191,14 +194,14 @@ impl Siege {
             let bytes = LARGE_BLOCKS as usize * contract::BLOCK_BYTES;
             let bufs = arena.pool(&[SizeClass { bytes, count: raider.connections }]);
             let seed = seed.wrapping_mul(31) ^ n as u64;
-            self.raiders.push(Raider::new(port, raider.clone(), seed, bufs, marks.clone()));
+            self.raiders.push(Attacker::new(port, raider.clone(), seed, bufs, marks.clone()));
         }
     }
 
     fn host(
         &mut self,
         address: [u8; 4],
-        sizes: Sizes,
+        sizes: HostSizes,
         buffers: SizeClass,
         listening: bool,
         arena: &mut Arena,
@@ -346,19 +349,19 @@ fn windows(reads: &[(Instant, Duration)]) -> (u64, u64) {
 }
 
 /// Returns the parts of a server with one namespace, where each network of 16 bits is a tenant.
-fn parts(tenants: &[TenantId]) -> Arc<Parts> {
+fn parts(tenants: &[TenantId]) -> Arc<SharedState> {
     let namespace = Namespace { device: 0, first: 0, blocks: VOLUME_BLOCKS, read_only: false };
-    let rule = |(n, tenant): (usize, &TenantId)| Rule {
-        who: Who::Network { address: [10, n as u8, 0, 0].into(), prefix: 16 },
+    let rule = |(n, tenant): (usize, &TenantId)| PeerRule {
+        who: PeerPattern::Network { address: [10, n as u8, 0, 0].into(), prefix: 16 },
         tenant: *tenant,
         tenant_name: String::new(),
         register: false,
-        scope: Scope::All(Rights::ALL),
+        scope: AccessScope::All(Rights::ALL),
     };
-    Arc::new(Parts {
-        access: Access::new(tenants.iter().enumerate().map(rule).collect()),
+    Arc::new(SharedState {
+        access: AccessRules::new(tenants.iter().enumerate().map(rule).collect()),
         namespaces: Namespaces::new(vec![namespace]),
-        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::{Done, Initiator, Op, Options};
 use contract::{BLOCK_BYTES, BufPool, Command, Instant, Range};
-use flash::Chance;
+use flash::Rng;
 
 use super::plan::{NeighbourPlan, VOLUME_BLOCKS};
 use crate::port::Port;
@@ -18,7 +18,7 @@ const IN_FLIGHT_MAX: usize = 16;
 pub(super) struct Neighbour {
     initiator: Initiator<Port>,
     plan: NeighbourPlan,
-    chance: Chance,
+    chance: Rng,
     bufs: BufPool,
     /// The time of the next request, and the time from which on there are no more.
     next_at: Instant,
@@ -49,7 +49,7 @@ impl Neighbour {
         Neighbour {
             initiator: Initiator::new(port, options),
             plan,
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             bufs,
             next_at: Instant::ZERO + Duration::from_millis(20),
             until,

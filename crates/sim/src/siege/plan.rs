@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use contract::{SizeClass, Slo};
-use flash::{Chance, Delay, Faults};
+use flash::{Delay, Faults, Rng};
 use worker::Limits;
 
 use super::raider::AttackKind;
 use crate::disk::{self, Lateness};
-use crate::network::{Impairments, Sizes};
+use crate::network::{HostSizes, Impairments};
 use crate::plan::{ControlPlanePlan, WorkerPlan, any};
 use crate::tenants::TENANTS;
 
@@ -21,7 +21,7 @@ pub(super) const PROMISE: Slo = Slo::new(1_000, 1_000, 90);
 
 /// An attacking tenant.
 #[derive(Clone, Debug)]
-pub(super) struct RaiderPlan {
+pub(super) struct AttackerPlan {
     pub(super) connections: usize,
     /// The weight of each behaviour of connections, in the order of [`AttackKind::ALL`].
     pub(super) weights: [u64; AttackKind::ALL.len()],
@@ -48,7 +48,7 @@ pub(super) struct NeighbourPlan {
 pub(super) struct SiegePlan {
     pub(super) impairments: Impairments,
     pub(super) workers: Vec<WorkerPlan>,
-    pub(super) raiders: Vec<RaiderPlan>,
+    pub(super) raiders: Vec<AttackerPlan>,
     pub(super) neighbours: Vec<NeighbourPlan>,
     pub(super) control_plane: ControlPlanePlan,
     pub(super) lasts: Duration,
@@ -56,7 +56,7 @@ pub(super) struct SiegePlan {
 
 impl SiegePlan {
     pub(super) fn new(seed: u64) -> SiegePlan {
-        let chance = &mut Chance::new(seed ^ 0x51e6_e000_0000);
+        let chance = &mut Rng::new(seed ^ 0x51e6_e000_0000);
         let workers = chance.within(1..=2) as usize;
         let impairments = impairments(chance);
         let workers = (0..workers).map(|number| worker(chance, number)).collect();
@@ -74,7 +74,7 @@ impl SiegePlan {
     }
 }
 
-fn impairments(chance: &mut Chance) -> Impairments {
+fn impairments(chance: &mut Rng) -> Impairments {
     Impairments {
         latency: 20_000..=25_000,
         hiccups: 0.0,
@@ -87,7 +87,7 @@ fn impairments(chance: &mut Chance) -> Impairments {
     }
 }
 
-fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
+fn worker(chance: &mut Rng, number: usize) -> WorkerPlan {
     let in_flight = any(chance, &[96, 256]);
     let limits = Limits {
         in_flight,
@@ -110,7 +110,7 @@ fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
         scratch: 1,
         queue_max: in_flight,
         receive_buffers: SizeClass { bytes: 4 << 10, count: any(chance, &[8, 64]) },
-        sizes: Sizes { connections_max: 256, frames_max: 2 * in_flight + 64 },
+        sizes: HostSizes { connections_max: 256, frames_max: 2 * in_flight + 64 },
         disk: disk::Habits {
             depth: 256,
             granularity_bytes: 512,
@@ -122,14 +122,14 @@ fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
 }
 
 /// Chooses an attacker, whose connections have one behaviour alone or any mix of them.
-fn raider(chance: &mut Chance) -> RaiderPlan {
+fn raider(chance: &mut Rng) -> AttackerPlan {
     let alone = chance.happens(0.25).then(|| chance.within(0..=AttackKind::ALL.len() as u64 - 1));
     let weights = std::array::from_fn(|n| match alone {
         Some(one) => u64::from(one == n as u64),
         None => any(chance, &[0, 0, 1, 4]),
     });
     let is_nothing = weights.iter().all(|weight| *weight == 0);
-    RaiderPlan {
+    AttackerPlan {
         connections: any(chance, &[8, 24, 60]),
         // Half payloads and unread replies, as many of each.
         weights: if is_nothing { [1, 1, 0, 0, 0, 0, 0] } else { weights },
@@ -138,8 +138,8 @@ fn raider(chance: &mut Chance) -> RaiderPlan {
     }
 }
 
-fn neighbours(chance: &mut Chance) -> Vec<NeighbourPlan> {
-    let one = |chance: &mut Chance, is_promised, period, writes| NeighbourPlan {
+fn neighbours(chance: &mut Rng) -> Vec<NeighbourPlan> {
+    let one = |chance: &mut Rng, is_promised, period, writes| NeighbourPlan {
         is_promised,
         connections: any(chance, &[1, 2]),
         period: Duration::from_micros(period),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use contract::{
     BLOCK_BYTES, BufPool, ConnId, Dial, Frame, FrameHead, Instant, NetEvent, Streams, Transport,
 };
-use flash::Chance;
+use flash::Rng;
 
-use super::plan::{LARGE_BLOCKS, RaiderPlan, VOLUME_BLOCKS};
+use super::plan::{AttackerPlan, LARGE_BLOCKS, VOLUME_BLOCKS};
 use crate::marks::{Mark, Marks};
 use crate::port::Port;
 
@@ -66,7 +66,7 @@ impl AttackKind {
 }
 
 /// A place for one connection of the attacker, which is dialled anew after each end.
-struct Line {
+struct AttackConnection {
     attack: AttackKind,
     version: u8,
     conn: Option<ConnId>,
@@ -79,29 +79,29 @@ struct Line {
 }
 
 /// The host of an attacking tenant.
-pub(super) struct Raider {
+pub(super) struct Attacker {
     port: Port,
-    plan: RaiderPlan,
-    chance: Chance,
-    lines: Vec<Line>,
+    plan: AttackerPlan,
+    chance: Rng,
+    lines: Vec<AttackConnection>,
     bufs: BufPool,
     marks: Marks,
     /// `true` once no more connections are made.
     retired: bool,
 }
 
-impl Raider {
+impl Attacker {
     pub(super) fn new(
         port: Port,
-        plan: RaiderPlan,
+        plan: AttackerPlan,
         seed: u64,
         bufs: BufPool,
         marks: Marks,
     ) -> Self {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let lines = (0..plan.connections).map(|_| {
             let at = plan.begins + Duration::from_nanos(chance.within(0..=20_000_000));
-            Line {
+            AttackConnection {
                 attack: AttackKind::Half,
                 version: 2,
                 conn: None,
@@ -113,7 +113,7 @@ impl Raider {
             }
         });
         let lines = lines.collect();
-        Raider { port, plan, chance, lines, bufs, marks, retired: false }
+        Attacker { port, plan, chance, lines, bufs, marks, retired: false }
     }
 
     pub(super) fn port(&self) -> &Port {
@@ -261,7 +261,7 @@ impl Raider {
             AttackKind::Greedy => Mark::RaiderGreedy,
         });
         let conn = self.port.dial(now);
-        self.lines[n] = Line {
+        self.lines[n] = AttackConnection {
             attack,
             version: if is_old { 1 } else { 2 },
             conn: Some(conn),

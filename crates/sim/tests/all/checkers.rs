@@ -3,10 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, SiegeReport, World, besiege};
+use nearflash_sim::{Arena, Marks, Sabotage, SiegeReport, World, WorldKind, WorldTotals, besiege};
 
 /// The kinds of worlds.
-const KINDS: [Kind; 4] = [Kind::Hosts, Kind::Nbd, Kind::Attached, Kind::Packets];
+const KINDS: [WorldKind; 4] =
+    [WorldKind::Hosts, WorldKind::Nbd, WorldKind::Attached, WorldKind::Packets];
 
 /// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
@@ -15,7 +16,7 @@ const SEEDS_MAX: u64 = 400;
 /// step of their own.
 const FAITHFUL: u64 = 10;
 
-fn run(kind: Kind, seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
+fn run(kind: WorldKind, seed: u64, sabotage: Sabotage) -> Result<WorldTotals, String> {
     let mut arena = Arena::default();
     let marks = Marks::default();
     let run = || World::new(kind, seed, sabotage, &mut arena, &marks, false).run(&mut arena);
@@ -27,7 +28,7 @@ fn run(kind: Kind, seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
 
 /// Checks that the first failure of a sabotage is an expected one. The search begins with the seed
 /// `from`, which showed it before.
-fn first_failure(kind: Kind, sabotage: Sabotage, from: u64, expected: &[&str]) {
+fn first_failure(kind: WorldKind, sabotage: Sabotage, from: u64, expected: &[&str]) {
     let mut seeds = from..from + SEEDS_MAX;
     let failure = seeds.find_map(|seed| Some((seed, run(kind, seed, sabotage).err()?)));
     let Some((seed, what)) = failure else { panic!("{sabotage:?} went unnoticed") };
@@ -39,7 +40,7 @@ fn first_failure(kind: Kind, sabotage: Sabotage, from: u64, expected: &[&str]) {
 #[test]
 fn a_copy_that_no_fence_holds_back_shows() {
     first_failure(
-        Kind::Hosts,
+        WorldKind::Hosts,
         Sabotage::SeparateFences,
         63,
         &["had been carried out", "across a barrier"],
@@ -48,13 +49,13 @@ fn a_copy_that_no_fence_holds_back_shows() {
 
 #[test]
 fn a_write_of_a_lost_controller_that_no_fence_holds_back_shows() {
-    first_failure(Kind::Hosts, Sabotage::UnfencedControllers, 33, &["had been carried out"]);
+    first_failure(WorldKind::Hosts, Sabotage::UnfencedControllers, 33, &["had been carried out"]);
 }
 
 #[test]
 fn comparisons_without_common_locks_show() {
     first_failure(
-        Kind::Hosts,
+        WorldKind::Hosts,
         Sabotage::SeparateLocks,
         11,
         &["won, but", "is torn", "had been carried out"],
@@ -64,7 +65,7 @@ fn comparisons_without_common_locks_show() {
 #[test]
 fn a_barrier_that_orders_nothing_shows() {
     first_failure(
-        Kind::Hosts,
+        WorldKind::Hosts,
         Sabotage::ScatteredStreams,
         1,
         &["across a barrier", "had been carried out"],
@@ -74,7 +75,7 @@ fn a_barrier_that_orders_nothing_shows() {
 #[test]
 fn a_request_that_a_move_doubles_shows() {
     first_failure(
-        Kind::Hosts,
+        WorldKind::Hosts,
         Sabotage::DoubledMoves,
         1,
         &["a reply to no request", "had been carried out"],
@@ -83,13 +84,13 @@ fn a_request_that_a_move_doubles_shows() {
 
 #[test]
 fn a_number_that_is_used_again_too_early_shows() {
-    first_failure(Kind::Hosts, Sabotage::EarlyReuse, 160, &["requests in flight"]);
+    first_failure(WorldKind::Hosts, Sabotage::EarlyReuse, 160, &["requests in flight"]);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_world() {
     let outcome = |kind, seed| {
-        let Outcome { steps, requests, elapsed } = run(kind, seed, Sabotage::None).unwrap();
+        let WorldTotals { steps, requests, elapsed } = run(kind, seed, Sabotage::None).unwrap();
         (steps, requests, elapsed)
     };
     for kind in KINDS {
@@ -103,13 +104,13 @@ fn the_same_seed_gives_the_same_world() {
 ///
 /// - a host's write is at a stalled device when its connections are lost, and its second copy is
 ///   answered with "command interrupted": the first lands after a later write of another client;
-/// - a server with few tokens is late for clients that wait 50 ms, and spends its tokens on what they
-///   sent on connections that are gone;
+/// - a server with few tokens is late for clients that wait 50 ms, and spends its tokens on what
+///   they sent on connections that are gone;
 /// - more requests that were put off are refused at once than there are frames.
 #[test]
 fn faults_that_were_mended_stay_mended() {
     for seed in [82_623_854_293, 500_269, 501_737] {
-        if let Err(what) = run(Kind::Hosts, seed, Sabotage::None) {
+        if let Err(what) = run(WorldKind::Hosts, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -118,7 +119,7 @@ fn faults_that_were_mended_stay_mended() {
 #[test]
 fn faithful_servers_pass() {
     for seed in 1..=FAITHFUL {
-        if let Err(what) = run(Kind::Hosts, seed, Sabotage::None) {
+        if let Err(what) = run(WorldKind::Hosts, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -127,7 +128,7 @@ fn faithful_servers_pass() {
 #[test]
 fn faithful_servers_of_nbd_pass() {
     for seed in 1..=FAITHFUL {
-        if let Err(what) = run(Kind::Nbd, seed, Sabotage::None) {
+        if let Err(what) = run(WorldKind::Nbd, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -136,7 +137,7 @@ fn faithful_servers_of_nbd_pass() {
 #[test]
 fn faithful_servers_of_attached_volumes_pass() {
     for seed in 1..=FAITHFUL {
-        if let Err(what) = run(Kind::Attached, seed, Sabotage::None) {
+        if let Err(what) = run(WorldKind::Attached, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -145,7 +146,7 @@ fn faithful_servers_of_attached_volumes_pass() {
 #[test]
 fn faithful_servers_of_packets_pass() {
     for seed in 1..=FAITHFUL {
-        if let Err(what) = run(Kind::Packets, seed, Sabotage::None) {
+        if let Err(what) = run(WorldKind::Packets, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -154,7 +155,7 @@ fn faithful_servers_of_packets_pass() {
 #[test]
 fn a_barrier_that_orders_nothing_shows_over_packets() {
     first_failure(
-        Kind::Packets,
+        WorldKind::Packets,
         Sabotage::ScatteredStreams,
         1,
         &["across a barrier", "had been carried out"],
@@ -163,13 +164,13 @@ fn a_barrier_that_orders_nothing_shows_over_packets() {
 
 #[test]
 fn a_successor_with_another_identity_than_its_predecessor_shows() {
-    first_failure(Kind::Attached, Sabotage::StrangeSuccessors, 1, &["had been carried out"]);
+    first_failure(WorldKind::Attached, Sabotage::StrangeSuccessors, 1, &["had been carried out"]);
 }
 
 #[test]
 fn an_nbd_request_that_a_move_doubles_shows() {
     let expected = ["broke the protocol", "had been carried out", "a reply to no request"];
-    first_failure(Kind::Nbd, Sabotage::DoubledMoves, 1, &expected);
+    first_failure(WorldKind::Nbd, Sabotage::DoubledMoves, 1, &expected);
 }
 
 fn siege(seed: u64, sabotage: Sabotage) -> Result<SiegeReport, String> {

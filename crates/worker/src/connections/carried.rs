@@ -9,17 +9,17 @@ const SHARE: usize = 8;
 
 /// The count of the bytes that a worker keeps for its stalled connections, by tenant.
 #[derive(Debug)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedBytes {
     limit: usize,
     total: usize,
     /// The number of kept bytes of each tenant, by the tenant's number.
     held: Vec<usize>,
 }
 
-impl Carried {
+impl CarriedBytes {
     /// Creates an empty count for a worker that may keep `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Carried {
-        Carried { limit, total: 0, held: Vec::new() }
+    pub(crate) fn new(limit: usize) -> CarriedBytes {
+        CarriedBytes { limit, total: 0, held: Vec::new() }
     }
 
     /// Returns the bytes that are kept for all tenants.
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_tenant_that_keeps_all_it_may_leaves_a_ninth() {
-        let mut carried = Carried::new(900);
+        let mut carried = CarriedBytes::new(900);
         let [first, second] = [TenantId(0), TenantId(7)];
         while carried.allows(first, 1) {
             carried.add(first, 1);

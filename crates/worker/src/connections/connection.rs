@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, Migrate, NamespaceId,
-    NamespaceView, ParcelRequest, Peer, Request, Session, Slot, Tag, TenantId,
+    ConnId, ConnSummary, EndCause, Fence, HelloReply, ListenerId, Member, Migrate,
+    MigratingRequest, NamespaceId, NamespaceView, Peer, Request, Session, Slot, Tag, TenantId,
 };
 
-use super::fence::Place;
+use super::fence::NameClaim;
 use crate::Grant;
-use crate::requests::{Chain, Position};
+use crate::requests::{QueuePosition, SlotList};
 
 /// The number of streams of a connection. A barrier orders the requests of its stream.
 pub(crate) const STREAMS: usize = 8;
@@ -26,30 +26,30 @@ pub(crate) struct Connection<P> {
     /// The namespace of requests that name none, and the removals of namespaces that the peer knows
     /// of.
     pub(crate) view: NamespaceView,
-    pub(crate) life: Life,
-    pub(crate) greeting: Greeting,
+    pub(crate) life: ConnectionStage,
+    pub(crate) greeting: HelloStage,
     pub(crate) membership: Membership,
     /// The connection's position in the succession of connections that use the same client name;
     /// `None` if the client gave no name.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<NameClaim>,
     /// The fence that counts the connection's data-changing requests: the fence of the place, or
     /// the session's own.
     pub(crate) fence: Option<Arc<Fence>>,
-    pub(crate) outstanding: Outstanding,
-    pub(crate) streams: [Stream; STREAMS],
-    pub(crate) intake: Intake,
+    pub(crate) outstanding: OutstandingRequests,
+    pub(crate) streams: [StreamState; STREAMS],
+    pub(crate) intake: ReceiveState,
     /// Requests that came along from another worker and have no slot yet, oldest first. The
     /// connection is stalled while there are any.
-    pub(crate) arrived: VecDeque<ParcelRequest>,
+    pub(crate) arrived: VecDeque<MigratingRequest>,
     /// Requests whose payload is asked for once the connection has landed or stays, oldest first,
     /// each with the charged tenant. At most as many as the session allows.
     pub(crate) put_off: Vec<(Request, Member)>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: ProgressCounters,
 }
 
 /// The stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum ConnectionStage {
     /// Requests are taken. The peer, an order to move or an order to end ends the state.
     Open,
     /// The connection is to move to another worker, and no more payloads are asked for. The last
@@ -60,128 +60,128 @@ pub(crate) enum Life {
     Leaving,
     /// The connection takes no more requests, for this reason. The end of its last request in
     /// flight closes the connection.
-    Finishing(End),
+    Finishing(EndCause),
     /// The peer broke the protocol or a limit, or its time is over: its bytes are ignored. The
     /// state ends when the transport has closed the connection.
-    Broken(End),
+    Broken(EndCause),
 }
 
-impl Life {
+impl ConnectionStage {
     /// Returns whether the connection's end has begun.
     pub(crate) fn is_ending(self) -> bool {
-        matches!(self, Life::Finishing(_) | Life::Broken(_))
+        matches!(self, ConnectionStage::Finishing(_) | ConnectionStage::Broken(_))
     }
 
     /// Returns whether the connection closes when its requests have ended.
     pub(crate) fn is_finishing(self) -> bool {
-        matches!(self, Life::Finishing(_))
+        matches!(self, ConnectionStage::Finishing(_))
     }
 
     /// Returns whether the peer's bytes are ignored.
     pub(crate) fn is_broken(self) -> bool {
-        matches!(self, Life::Broken(_))
+        matches!(self, ConnectionStage::Broken(_))
     }
 
     /// Returns whether the connection is to move to another worker.
     pub(crate) fn is_moving(self) -> bool {
-        matches!(self, Life::Settling | Life::Leaving)
+        matches!(self, ConnectionStage::Settling | ConnectionStage::Leaving)
     }
 
     /// Returns the reason of an end that this worker began; `None` if it began none.
-    pub(crate) fn cause(self) -> Option<End> {
+    pub(crate) fn cause(self) -> Option<EndCause> {
         match self {
-            Life::Open | Life::Settling | Life::Leaving => None,
-            Life::Finishing(cause) | Life::Broken(cause) => Some(cause),
+            ConnectionStage::Open | ConnectionStage::Settling | ConnectionStage::Leaving => None,
+            ConnectionStage::Finishing(cause) | ConnectionStage::Broken(cause) => Some(cause),
         }
     }
 
     /// Begins to end a connection: no more requests are taken from it. Does nothing if the
     /// connection is ending already.
-    pub(crate) fn finish(&mut self, cause: End) {
+    pub(crate) fn finish(&mut self, cause: EndCause) {
         if !self.is_ending() {
-            *self = Life::Finishing(cause);
+            *self = ConnectionStage::Finishing(cause);
         }
     }
 
     /// Marks the connection as broken; the first reason stays.
-    pub(crate) fn break_off(&mut self, cause: End) {
-        *self = Life::Broken(self.cause().unwrap_or(cause));
+    pub(crate) fn break_off(&mut self, cause: EndCause) {
+        *self = ConnectionStage::Broken(self.cause().unwrap_or(cause));
     }
 
     /// Ends a migration: the connection stays here.
     pub(crate) fn stay(&mut self) {
         if self.is_moving() {
-            *self = Life::Open;
+            *self = ConnectionStage::Open;
         }
     }
 }
 
 /// The stage of a connection's hello. During a stage other than `Idle`, nothing more is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Greeting {
+pub(crate) enum HelloStage {
     /// No hello waits for its answer.
     Idle,
     /// The check of the hello's token is delayed. The end of the delay ends the stage.
     Throttled,
     /// The control plane was asked whether the connection may enter the tenant that its hello
     /// names. The answer ends the stage.
-    Asked(Welcome, Client),
+    Asked(AcceptedHello, ClientConnection),
     /// The client's name waits for the table of names, which another thread is using. The first
     /// turn that finds the table free ends the stage.
-    Unnamed(Welcome, Client),
+    Unnamed(AcceptedHello, ClientConnection),
     /// The answer waits for the client's earlier connection: until that connection's requests have
     /// ended, or until the process that has it reports their end.
-    Fenced(Welcome),
+    Fenced(AcceptedHello),
 }
 
 /// The answer to a hello that admits its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Welcome {
+pub(crate) struct AcceptedHello {
     pub(crate) tag: Tag,
     pub(crate) reply: HelloReply,
 }
 
 /// A client's name, and the number of the client's connection that a hello belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct ClientConnection {
     pub(crate) name: u128,
     pub(crate) connection: u32,
 }
 
-impl Greeting {
+impl HelloStage {
     /// Returns whether a hello waits for its answer.
     pub(crate) fn is_under_way(&self) -> bool {
-        !matches!(self, Greeting::Idle)
+        !matches!(self, HelloStage::Idle)
     }
 
     /// Takes the client out of a hello about which the control plane was asked; the hello then
     /// waits for its fence. Returns `None` without a change at any other stage.
-    pub(crate) fn take_asked(&mut self) -> Option<Client> {
-        let Greeting::Asked(welcome, client) = *self else { return None };
-        *self = Greeting::Fenced(welcome);
+    pub(crate) fn take_asked(&mut self) -> Option<ClientConnection> {
+        let HelloStage::Asked(welcome, client) = *self else { return None };
+        *self = HelloStage::Fenced(welcome);
         Some(client)
     }
 
     /// Lets a hello wait until the table of names is free.
-    pub(crate) fn await_name(&mut self, client: Client) {
-        if let Greeting::Fenced(welcome) = *self {
-            *self = Greeting::Unnamed(welcome, client);
+    pub(crate) fn await_name(&mut self, client: ClientConnection) {
+        if let HelloStage::Fenced(welcome) = *self {
+            *self = HelloStage::Unnamed(welcome, client);
         }
     }
 
     /// Takes the client out of a hello that waited for the table of names; the hello then waits for
     /// its fence. Returns `None` without a change at any other stage.
-    pub(crate) fn take_unnamed(&mut self) -> Option<Client> {
-        let Greeting::Unnamed(welcome, client) = *self else { return None };
-        *self = Greeting::Fenced(welcome);
+    pub(crate) fn take_unnamed(&mut self) -> Option<ClientConnection> {
+        let HelloStage::Unnamed(welcome, client) = *self else { return None };
+        *self = HelloStage::Fenced(welcome);
         Some(client)
     }
 
     /// Takes the answer of a hello that waited only for its fence. Returns `None` without a change
     /// at any other stage.
-    pub(crate) fn take_fenced(&mut self) -> Option<Welcome> {
-        let Greeting::Fenced(welcome) = *self else { return None };
-        *self = Greeting::Idle;
+    pub(crate) fn take_fenced(&mut self) -> Option<AcceptedHello> {
+        let HelloStage::Fenced(welcome) = *self else { return None };
+        *self = HelloStage::Idle;
         Some(welcome)
     }
 }
@@ -200,32 +200,32 @@ pub(crate) struct Membership {
 
 /// The requests of a connection that are in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingRequests {
     /// The number of requests in flight.
     pub(crate) count: usize,
     /// The number of requests whose payload the peer was asked for and has not sent.
     pub(crate) awaited: usize,
     /// The list of the requests with awaited payloads.
-    pub(crate) asked: Chain,
+    pub(crate) asked: SlotList,
     /// Bytes of data that the replies to the requests in flight will carry.
     pub(crate) owed: usize,
 }
 
 /// The state of receiving from a connection: the payload that comes next, stalls and waits.
 #[derive(Debug)]
-pub(crate) struct Intake {
+pub(crate) struct ReceiveState {
     /// The place for the payload bytes that come next on the connection.
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: PayloadDestination,
     /// The request whose buffer the transport has for a direct receive. The buffer's return ends
     /// the state.
     pub(crate) filling: Option<Slot>,
     /// The received bytes that are kept while the connection is stalled, that is, not received
     /// from: because it is over its limits, or waits for its fence, a slot or a buffer. `None`
     /// while it is not stalled.
-    pub(crate) stalled: Option<Stalled>,
+    pub(crate) stalled: Option<StalledBytes>,
     /// The connection's position in its tenant's line, because the tenant holds too much for the
     /// next request.
-    pub(crate) position: Option<Position>,
+    pub(crate) position: Option<QueuePosition>,
     /// `true` if the connection was called, because its stall may be over.
     pub(crate) is_called: bool,
     /// `true` if the connection is queued for a resource of the worker that is short.
@@ -236,7 +236,7 @@ pub(crate) struct Intake {
 
 /// The place of the payload of the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Receiving {
+pub(crate) enum PayloadDestination {
     /// The next bytes on the connection are not payload.
     Nothing,
     /// The request before the payload waits for a slot or a buffer, or for its tenant to hold less.
@@ -250,13 +250,13 @@ pub(crate) enum Receiving {
 
 /// Bytes that had arrived when the connection was stalled.
 #[derive(Debug, Default)]
-pub(crate) struct Stalled {
+pub(crate) struct StalledBytes {
     pub(crate) bytes: Vec<u8>,
     /// The number of bytes that were parsed: `taken ≤ bytes.len()`.
     pub(crate) taken: usize,
 }
 
-impl Stalled {
+impl StalledBytes {
     /// Returns the number of bytes that have not been parsed.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.taken
@@ -265,17 +265,17 @@ impl Stalled {
 
 /// The state of one of a connection's streams, whose barriers order requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stream {
+pub(crate) struct StreamState {
     /// The number of the stream's requests that have started and not ended.
     pub(crate) running: u32,
     /// The requests that wait at a barrier: the barrier and all requests behind it, in order. Empty
     /// without a barrier.
-    pub(crate) held: Chain,
+    pub(crate) held: SlotList,
 }
 
 /// Counters that housekeeping compares with those of its last scan, to find peers that are stuck.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressCounters {
     /// The number of requests that were parsed, and of pieces of awaited payloads that were
     /// received; wraps.
     pub(crate) messages: u32,
@@ -297,16 +297,16 @@ impl<P: Session> Connection<P> {
     pub(crate) fn follow(&mut self, removals: u64) {
         let waits = self.session.has_more()
             || !self.put_off.is_empty()
-            || matches!(self.intake.receiving, Receiving::Waiting(_));
+            || matches!(self.intake.receiving, PayloadDestination::Waiting(_));
         if self.view.follows && !waits {
             self.view.removals = removals;
         }
     }
 
     /// Returns a description of the connection, which `worker` has, for the control plane's list.
-    pub(crate) fn listed(&self, worker: u16, net: &impl Migrate) -> Listed {
+    pub(crate) fn listed(&self, worker: u16, net: &impl Migrate) -> ConnSummary {
         let moves_to = |to| self.session.moves_to(to) && net.moves_to(self.id, to);
-        Listed {
+        ConnSummary {
             conn: self.id,
             peer: self.peer,
             tenant: self.membership.grant.as_ref().map(|grant| grant.tenant),
@@ -329,15 +329,15 @@ impl<P> Connection<P> {
             session,
             listener: ListenerId(0),
             view: NamespaceView::new(NamespaceId(1), 0),
-            life: Life::Open,
-            greeting: Greeting::Idle,
+            life: ConnectionStage::Open,
+            greeting: HelloStage::Idle,
             membership: Membership::default(),
             place: None,
             fence: None,
-            outstanding: Outstanding::default(),
-            streams: [Stream::default(); STREAMS],
-            intake: Intake {
-                receiving: Receiving::Nothing,
+            outstanding: OutstandingRequests::default(),
+            streams: [StreamState::default(); STREAMS],
+            intake: ReceiveState {
+                receiving: PayloadDestination::Nothing,
                 filling: None,
                 stalled: None,
                 position: None,
@@ -347,7 +347,7 @@ impl<P> Connection<P> {
             },
             arrived: VecDeque::new(),
             put_off: Vec::new(),
-            progress: Progress::default(),
+            progress: ProgressCounters::default(),
         }
     }
 }

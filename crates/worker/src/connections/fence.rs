@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 
-use contract::{Fence, ParcelPlace, TenantId, TryLock};
+use contract::{Fence, MigratingNameClaim, TenantId, TryLock};
 
 /// A client's name for one of its connections, together with its tenant, so that no other tenant
 /// can take the name.
-pub type Key = (TenantId, u128, u32);
+pub type FenceName = (TenantId, u128, u32);
 
 /// The fences of all workers of a server.
 ///
@@ -29,7 +29,7 @@ pub type Key = (TenantId, u128, u32);
 /// there.
 #[derive(Debug, Default)]
 pub struct Fences {
-    table: TryLock<Table>,
+    table: TryLock<NameTable>,
     /// `true` while some hellos wait for another process.
     holds_hellos: AtomicBool,
     /// The kinds of data-changing requests that must wait for another process, as a bit set. One
@@ -39,13 +39,13 @@ pub struct Fences {
 
 /// Bit in `held_writes` for requests that no other request in their range of blocks may accompany.
 const EXCLUSIVES: u8 = 1;
-/// The bit for writes whose fence has a [`Kin`](contract::Kin): the fences of one host, whose
-/// writes wait for each other.
+/// The bit for writes whose fence has a [`FenceGroup`](contract::FenceGroup): the fences of one
+/// host, whose writes wait for each other.
 const KIN: u8 = 2;
 
 /// The hellos that wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Hold {
+pub enum HeldHellos {
     /// No hello waits.
     #[default]
     Nobody,
@@ -53,27 +53,29 @@ pub enum Hold {
     All,
     /// Hellos with these client names wait, since the other process still has connections with
     /// these names.
-    Names(HashSet<Key>),
+    Names(HashSet<FenceName>),
 }
 
 /// A guard that reserves a client name which another process passed on, until the connection with
 /// this name has reached a worker.
 #[derive(Debug)]
-pub struct Adopted(#[expect(dead_code, reason = "it is held, not read")] Option<Arc<Fence>>);
+pub struct NameReservation(
+    #[expect(dead_code, reason = "it is held, not read")] Option<Arc<Fence>>,
+);
 
 #[derive(Debug, Default)]
-struct Table {
+struct NameTable {
     /// The number of holders of names so far. It distinguishes one holder of a name from another.
     holders: u64,
-    names: HashMap<Key, Name>,
+    names: HashMap<FenceName, NameHolder>,
     /// The number of names after the last clean-up; the next one is due at twice as many.
     cleaned: usize,
-    hold: Hold,
+    hold: HeldHellos,
 }
 
 /// The holder of a name.
 #[derive(Debug)]
-struct Name {
+struct NameHolder {
     /// The number that distinguishes this holder of the name from earlier and later ones.
     serial: u64,
     fence: Arc<Fence>,
@@ -84,8 +86,8 @@ struct Name {
 
 /// A connection's position in the succession of connections that use the same client name.
 #[derive(Debug)]
-pub(crate) struct Place {
-    key: Key,
+pub(crate) struct NameClaim {
+    key: FenceName,
     serial: u64,
     fence: Arc<Fence>,
     /// The fence of the connection that had the name before, until its requests have ended.
@@ -96,14 +98,19 @@ impl Fences {
     /// Takes a client's name for a new connection. Earlier connections with the name start no more
     /// requests. Returns `None` without a change if another thread uses the table: the worker tries
     /// again in a later turn.
-    pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Option<Place> {
+    pub(crate) fn take(
+        &self,
+        tenant: TenantId,
+        client: u128,
+        connection: u32,
+    ) -> Option<NameClaim> {
         self.table.try_with(|table| table.take((tenant, client, connection)))
     }
 
     /// Returns the place of a connection that came from another worker; that worker keeps its own
     /// place meanwhile. If a newer connection has the name by now, the place starts no requests.
     /// Returns `None` if another thread uses the table: the worker tries again in a later turn.
-    pub(crate) fn rejoin(&self, place: ParcelPlace) -> Option<Place> {
+    pub(crate) fn rejoin(&self, place: MigratingNameClaim) -> Option<NameClaim> {
         self.table.try_with(|table| table.rejoin(place))
     }
 
@@ -114,29 +121,29 @@ impl Fences {
     }
 
     /// Runs `work` on the table, after waiting for other threads. For the control plane.
-    fn change<R>(&self, work: impl FnOnce(&mut Table) -> R) -> R {
+    fn change<R>(&self, work: impl FnOnce(&mut NameTable) -> R) -> R {
         self.table.with(work, thread::yield_now)
     }
 
     /// Sets which hellos must wait. During an upgrade, the other process (old or new) may still
     /// have a connection with the same client name.
-    pub fn hold_hellos(&self, hold: Hold) {
+    pub fn hold_hellos(&self, hold: HeldHellos) {
         self.change(|table| {
-            self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
+            self.holds_hellos.store(hold != HeldHellos::Nobody, Ordering::SeqCst);
             table.hold = hold;
         });
     }
 
     /// Returns whether the hello of this connection must wait because another process may have a
     /// connection with the same client name. Returns `true` while another thread uses the table.
-    pub(crate) fn holds(&self, place: &Place) -> bool {
+    pub(crate) fn holds(&self, place: &NameClaim) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
         }
         let is_held = self.table.try_with(|table| match &table.hold {
-            Hold::Nobody => false,
-            Hold::All => true,
-            Hold::Names(names) => names.contains(&place.key),
+            HeldHellos::Nobody => false,
+            HeldHellos::All => true,
+            HeldHellos::Names(names) => names.contains(&place.key),
         });
         is_held.unwrap_or(true)
     }
@@ -147,9 +154,10 @@ impl Fences {
         self.hold_writes(EXCLUSIVES, hold);
     }
 
-    /// Sets whether writes whose fence belongs to a group ([`Kin`](contract::Kin)) wait for another
-    /// process, which may have fences of the same group. Such a fence may have ended with requests
-    /// still at the devices, which this process cannot see (docs/adr/0011-nvme-fences.md).
+    /// Sets whether writes whose fence belongs to a group ([`FenceGroup`](contract::FenceGroup))
+    /// wait for another process, which may have fences of the same group. Such a fence may have
+    /// ended with requests still at the devices, which this process cannot see
+    /// (docs/adr/0011-nvme-fences.md).
     pub fn hold_kin(&self, hold: bool) {
         self.hold_writes(KIN, hold);
     }
@@ -175,9 +183,10 @@ impl Fences {
     }
 
     /// Returns the names of open connections and of those with running requests.
-    pub fn names(&self) -> Vec<Key> {
+    pub fn names(&self) -> Vec<FenceName> {
         self.change(|table| {
-            let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
+            let is_used =
+                |name: &NameHolder| Arc::strong_count(&name.fence) > 1 || name.is_running();
             let used = table.names.iter().filter(|(_, name)| is_used(name));
             used.map(|(key, _)| *key).collect()
         })
@@ -186,22 +195,25 @@ impl Fences {
     /// Makes the place of a connection that comes from another process a place of this process,
     /// kept until the second value is dropped. A connection that took the name here is the newer
     /// one.
-    pub fn adopt(&self, place: ParcelPlace) -> (ParcelPlace, Adopted) {
-        let ParcelPlace { tenant, client, connection, is_superseded, .. } = place;
+    pub fn adopt(&self, place: MigratingNameClaim) -> (MigratingNameClaim, NameReservation) {
+        let MigratingNameClaim { tenant, client, connection, is_superseded, .. } = place;
         let key = (tenant, client, connection);
         self.change(|table| {
             if is_superseded || table.names.contains_key(&key) {
-                return (ParcelPlace { serial: 0, is_superseded: true, ..place }, Adopted(None));
+                return (
+                    MigratingNameClaim { serial: 0, is_superseded: true, ..place },
+                    NameReservation(None),
+                );
             }
             let (serial, fence) = table.hold_name(key, None);
-            (ParcelPlace { serial, ..place }, Adopted(Some(fence)))
+            (MigratingNameClaim { serial, ..place }, NameReservation(Some(fence)))
         })
     }
 
     /// Gives up the place of a closed connection. The name stays taken while requests of the
     /// connection run, so that a later connection waits for them. If another thread uses the table,
     /// the name stays until a later clean-up.
-    pub(crate) fn leave(&self, place: Place) {
+    pub(crate) fn leave(&self, place: NameClaim) {
         // The place is dropped in either case.
         let _closed = self.table.try_with(|table| table.leave(place));
     }
@@ -212,8 +224,8 @@ impl Fences {
     }
 }
 
-impl Table {
-    fn take(&mut self, key: Key) -> Place {
+impl NameTable {
+    fn take(&mut self, key: FenceName) -> NameClaim {
         // An earlier holder that has not been let in runs nothing and never will; then what it
         // waited for is what the new one waits for. So at most one is waited for.
         let before = self.names.remove(&key).and_then(|earlier| {
@@ -221,20 +233,20 @@ impl Table {
             [Some(earlier.fence), earlier.before].into_iter().flatten().find(|f| f.is_running())
         });
         let (serial, fence) = self.hold_name(key, before.clone());
-        Place { key, serial, fence, before }
+        NameClaim { key, serial, fence, before }
     }
 
     /// Gives a name to a new connection, which waits for the requests of `before`. Returns the
     /// connection's number among all holders of names, and its fence.
-    fn hold_name(&mut self, key: Key, before: Option<Arc<Fence>>) -> (u64, Arc<Fence>) {
+    fn hold_name(&mut self, key: FenceName, before: Option<Arc<Fence>>) -> (u64, Arc<Fence>) {
         self.holders += 1;
         let (serial, fence) = (self.holders, Arc::new(Fence::default()));
-        self.names.insert(key, Name { serial, fence: fence.clone(), before });
+        self.names.insert(key, NameHolder { serial, fence: fence.clone(), before });
         (serial, fence)
     }
 
-    fn rejoin(&self, place: ParcelPlace) -> Place {
-        let ParcelPlace { tenant, client, connection, serial, .. } = place;
+    fn rejoin(&self, place: MigratingNameClaim) -> NameClaim {
+        let MigratingNameClaim { tenant, client, connection, serial, .. } = place;
         let key = (tenant, client, connection);
         let own = self.names.get(&key).filter(|name| name.serial == serial);
         let fence = own.map(|name| name.fence.clone()).unwrap_or_else(|| {
@@ -242,11 +254,11 @@ impl Table {
             fence.supersede();
             Arc::new(fence)
         });
-        Place { key, serial, fence, before: None }
+        NameClaim { key, serial, fence, before: None }
     }
 
-    fn leave(&mut self, place: Place) {
-        let is_own = |name: &Name| Arc::ptr_eq(&name.fence, &place.fence);
+    fn leave(&mut self, place: NameClaim) {
+        let is_own = |name: &NameHolder| Arc::ptr_eq(&name.fence, &place.fence);
         let quiet = !place.is_waiting() && !place.fence.is_running();
         if quiet && self.names.get(&place.key).is_some_and(is_own) {
             self.names.remove(&place.key);
@@ -259,13 +271,13 @@ impl Table {
     }
 }
 
-impl Name {
+impl NameHolder {
     fn is_running(&self) -> bool {
         self.fence.is_running() || self.before.as_ref().is_some_and(|before| before.is_running())
     }
 }
 
-impl Place {
+impl NameClaim {
     /// Returns whether requests of an earlier connection still run.
     pub(crate) fn is_waiting(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.is_running())
@@ -273,10 +285,10 @@ impl Place {
 
     /// Returns the place as plain data, for another worker. The place no longer waits for earlier
     /// connections.
-    pub(crate) fn to_parcel(&self) -> ParcelPlace {
+    pub(crate) fn to_parcel(&self) -> MigratingNameClaim {
         let (tenant, client, connection) = self.key;
         let is_superseded = self.fence.is_superseded();
-        ParcelPlace { tenant, client, connection, serial: self.serial, is_superseded }
+        MigratingNameClaim { tenant, client, connection, serial: self.serial, is_superseded }
     }
 
     pub(crate) fn fence(&self) -> &Arc<Fence> {
@@ -286,14 +298,14 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use contract::Start;
+    use contract::StartOutcome;
 
     use super::*;
 
     const TENANT: TenantId = TenantId::DEFAULT;
 
     fn starts(fence: &Fence) -> bool {
-        fence.start(0, 0) == Start::Started
+        fence.start(0, 0) == StartOutcome::Started
     }
 
     #[test]
@@ -344,11 +356,11 @@ mod tests {
         let (one, other) = (fences.take(TENANT, 7, 0).unwrap(), fences.take(TENANT, 8, 0).unwrap());
         let held = || (fences.holds(&one), fences.holds(&other));
         assert_eq!(held(), (false, false));
-        fences.hold_hellos(Hold::All);
+        fences.hold_hellos(HeldHellos::All);
         assert_eq!(held(), (true, true));
-        fences.hold_hellos(Hold::Names([(TENANT, 8, 0)].into()));
+        fences.hold_hellos(HeldHellos::Names([(TENANT, 8, 0)].into()));
         assert_eq!(held(), (false, true));
-        fences.hold_hellos(Hold::Nobody);
+        fences.hold_hellos(HeldHellos::Nobody);
         assert_eq!(held(), (false, false));
     }
 
@@ -376,7 +388,7 @@ mod tests {
         let fences = Fences::default();
         let (place, gone) =
             (fences.take(TENANT, 7, 0).unwrap(), fences.take(TENANT, 8, 0).unwrap());
-        fences.hold_hellos(Hold::Names([(TENANT, 9, 0)].into()));
+        fences.hold_hellos(HeldHellos::Names([(TENANT, 9, 0)].into()));
         fences.shut_while(|| {
             assert!(
                 fences.take(TENANT, 7, 0).is_none() && fences.rejoin(place.to_parcel()).is_none()
@@ -426,7 +438,7 @@ mod tests {
     }
 
     /// Leaves a place while a request of its connection runs. The request then ends.
-    fn fence_kept_while_running(fences: &Fences, place: Place) {
+    fn fence_kept_while_running(fences: &Fences, place: NameClaim) {
         let fence = place.fence().clone();
         assert!(starts(&fence));
         fences.leave(place);

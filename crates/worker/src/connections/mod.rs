@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 
 use contract::{Buf, ConnId, Meters};
 
-use carried::Carried;
+use carried::CarriedBytes;
 pub(crate) use connection::{
-    Client, Connection, Greeting, Intake, Life, Membership, Outstanding, Receiving, STREAMS,
-    Stalled, Welcome,
+    AcceptedHello, ClientConnection, Connection, ConnectionStage, HelloStage, Membership,
+    OutstandingRequests, PayloadDestination, ReceiveState, STREAMS, StalledBytes,
 };
-pub(crate) use fence::Place;
-pub use fence::{Adopted, Fences, Hold, Key as FenceName};
-use starving::Starving;
+pub(crate) use fence::NameClaim;
+pub use fence::{FenceName, Fences, HeldHellos, NameReservation};
+use starving::StarvingConnections;
 use throttle::Throttle;
 
 /// Received bytes that are not parsed yet.
@@ -48,18 +48,18 @@ pub(crate) struct Connections<P> {
     /// Connections whose stall may be over, each once.
     called: VecDeque<ConnId>,
     /// Connections that wait for a resource of the worker, each once.
-    starving: Starving,
+    starving: StarvingConnections,
     /// Connections whose sessions could not send all of their own messages for lack of room. They
     /// continue when frames have left or buffers were returned.
     pub(crate) speakers: Vec<ConnId>,
     /// Bytes kept for stalled connections.
-    pub(crate) carried: Carried,
-    pub(crate) hellos: Hellos,
+    pub(crate) carried: CarriedBytes,
+    pub(crate) hellos: PendingHellos,
 }
 
 /// The hellos and questions of a worker that are not answered yet. Each is answered in the end.
 #[derive(Debug)]
-pub(crate) struct Hellos {
+pub(crate) struct PendingHellos {
     /// Connections whose hello waits for a fence or for the control plane.
     pub(crate) greeted: Vec<ConnId>,
     /// Hellos whose tokens are checked with a delay.
@@ -68,7 +68,7 @@ pub(crate) struct Hellos {
     pub(crate) asked: usize,
 }
 
-impl Hellos {
+impl PendingHellos {
     /// Returns the number of answers that are due to hellos and questions.
     #[inline]
     pub(crate) fn owed(&self) -> usize {
@@ -84,10 +84,10 @@ impl<P> Connections<P> {
             open: 0,
             inbox: VecDeque::with_capacity(1024),
             called: VecDeque::new(),
-            starving: Starving::default(),
+            starving: StarvingConnections::default(),
             speakers: Vec::with_capacity(64),
-            carried: Carried::new(carried_max),
-            hellos: Hellos { greeted: Vec::new(), throttle: Throttle::new(), asked: 0 },
+            carried: CarriedBytes::new(carried_max),
+            hellos: PendingHellos { greeted: Vec::new(), throttle: Throttle::new(), asked: 0 },
         }
     }
 

@@ -7,14 +7,14 @@ use contract::{ConnId, TenantId};
 
 /// The queues of a worker's waiting connections, one for each tenant.
 #[derive(Debug, Default)]
-pub(crate) struct Starving {
+pub(crate) struct StarvingConnections {
     /// The queues by tenant; some of the connections may be closed.
     lines: Vec<VecDeque<ConnId>>,
     /// Tenants whose queues are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
 }
 
-impl Starving {
+impl StarvingConnections {
     /// Returns the number of tenants with waiting connections.
     #[inline]
     pub(crate) fn tenants(&self) -> usize {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn tenants_take_turns_and_keep_their_own_order() {
         let conn = |index| ConnId { index, generation: 1 };
-        let mut starving = Starving::default();
+        let mut starving = StarvingConnections::default();
         for (tenant, index) in [(0, 0), (0, 1), (2, 2), (0, 3)] {
             starving.push(TenantId(tenant), conn(index), 8, |_| true);
         }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn connections_that_are_gone_do_not_make_a_line_long() {
         let conn = |index| ConnId { index, generation: 1 };
-        let mut starving = Starving::default();
+        let mut starving = StarvingConnections::default();
         for index in 0..1_000 {
             starving.push(TenantId(3), conn(index), 8, |id| id.index == 0);
         }

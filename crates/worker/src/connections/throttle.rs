@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use contract::{ConnId, Credential, Failures, Hello, Instant};
+use contract::{AuthFailures, ConnId, Credential, Hello, Instant};
 
 /// Wrong tokens of an address that each worker tolerates without delay.
 const WRONG_MAX: u32 = 32;
@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 1024;
 /// The counts of wrong tokens by address, and the hellos whose token check is delayed.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    failures: Failures,
+    failures: AuthFailures,
     /// The delayed hellos, by the time of their check; at most [`WAITING_MAX`].
     waiting: BTreeMap<(Instant, ConnId), (IpAddr, Hello)>,
 }
@@ -31,7 +31,7 @@ impl Throttle {
     /// Creates a throttle without wrong tokens.
     pub(crate) fn new() -> Throttle {
         Throttle {
-            failures: Failures::new(Credential::Token, WRONG_MAX, FORGET),
+            failures: AuthFailures::new(Credential::Token, WRONG_MAX, FORGET),
             waiting: BTreeMap::new(),
         }
     }
@@ -58,14 +58,14 @@ impl Throttle {
         if self.failures.wait(address, now).is_none() {
             return Duration::ZERO;
         }
-        let place = Failures::place(address);
+        let place = AuthFailures::place(address);
         let own = self.waiting.values().filter(|(from, _)| *from == place).count();
         self.failures.delay(address, own, now)
     }
 
     /// Delays the check of a hello's token.
     pub(crate) fn put_off(&mut self, due: Instant, conn: ConnId, address: IpAddr, hello: Hello) {
-        self.waiting.insert((due, conn), (Failures::place(address), hello));
+        self.waiting.insert((due, conn), (AuthFailures::place(address), hello));
     }
 
     /// Takes the next hello whose delay is over, with its connection and its address; `None` if

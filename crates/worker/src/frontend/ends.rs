@@ -1,19 +1,19 @@
 //! Ends of requests: answers, counts, and calls of the connections that waited for the ends.
 
 use contract::{
-    Buf, Command, Completion, ConnId, Instant, Part, Reply, Session, Slot, Status, Tag, TenantId,
-    Transport,
+    Buf, Command, Completion, ConnId, Instant, Reply, Session, Slot, Status, Tag, TenantId,
+    Transport, TurnPart,
 };
 
 use super::Frontend;
-use crate::requests::{Chain, InFlight, Position};
+use crate::requests::{InFlightRequest, QueuePosition, SlotList};
 
 /// Maximum number of connections, waiting for a tenant without requests in flight, that are called
 /// in a turn.
 const CALLS_MAX: usize = 256;
 
 /// A request that is no longer in flight.
-struct Gone {
+struct EndedRequest {
     conn: ConnId,
     tag: Tag,
     stream: usize,
@@ -24,7 +24,7 @@ struct Gone {
 }
 
 /// The step after the end of a part of a request.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// No further step, because no request of the stream waited for the one that ended.
     Nothing,
     /// The start of the requests that a stream of the connection holds behind a barrier.
@@ -44,7 +44,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         &mut self,
         tenant: TenantId,
         payload_class: Option<u32>,
-        make: impl FnOnce() -> InFlight,
+        make: impl FnOnce() -> InFlightRequest,
     ) -> Slot {
         self.gauges.meter(tenant).admit();
         self.requests.quotas.hold(tenant, payload_class);
@@ -53,7 +53,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Puts a request into a slot after its tenant's meter and quota have counted it.
     #[inline(always)]
-    pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
+    pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlightRequest) -> Slot {
         let slot = self.requests.insert(make);
         if self.gauges.clock.is_tracing() {
             self.gauges.clock.trace(slot, self.requests.get(slot));
@@ -65,9 +65,9 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// if it is not answered. The next connection in its tenant's line may continue.
     // Entries are large: one is looked at where it is.
     #[inline(always)]
-    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> Gone {
+    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> EndedRequest {
         let entry = self.requests.get(slot);
-        let gone = Gone {
+        let gone = EndedRequest {
             conn: entry.conn,
             tag: entry.tag,
             stream: usize::from(entry.stream),
@@ -87,7 +87,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Removes a request that is at no device from the table. Its tenant's meter goes on counting
     /// it.
-    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
+    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlightRequest {
         let (entry, is_waited_for) = self.requests.remove(slot);
         if is_waited_for {
             self.call_next(entry.tenant);
@@ -113,7 +113,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Drops the requests of a connection whose payloads will not come any more. The caller has
     /// closed the connection, or receives nothing more from it.
-    pub(crate) fn forget_awaited(&mut self, mut asked: Chain) {
+    pub(crate) fn forget_awaited(&mut self, mut asked: SlotList) {
         while let Some(slot) = asked.pop(self.requests.table()) {
             self.requests.end_awaiting(slot);
             self.forget(slot);
@@ -123,7 +123,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Answers a request that no stream counts as running: a barrier, or a request with an invalid
     /// payload.
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
-        let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
+        let EndedRequest { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
         self.give_back(buf);
         if status.is_ok() {
             let conns = &self.conns;
@@ -136,7 +136,12 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Answers a request that was started, if its last part has ended.
     #[inline]
-    pub(crate) fn answer_started(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> Next {
+    pub(crate) fn answer_started(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        buf: Option<Buf>,
+    ) -> NextStep {
         let entry = self.requests.get(slot);
         // Most requests are reads that were carried out. They have neither payload nor fence to let
         // go.
@@ -162,11 +167,12 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Answers a request that is not a read, or that failed, if its last part has ended.
     #[inline(never)]
-    fn answer_other(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> Next {
+    fn answer_other(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> NextStep {
         if status.is_ok() && self.has_next_part(slot) {
-            return Next::Part;
+            return NextStep::Part;
         }
-        let Gone { conn: id, tag, stream, command, buf: payload } = self.remove(slot, Some(status));
+        let EndedRequest { conn: id, tag, stream, command, buf: payload } =
+            self.remove(slot, Some(status));
         self.give_back(payload);
         let body_len = if status.is_ok() { command.reply_bytes() } else { 0 };
         let body = match buf {
@@ -193,11 +199,11 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         true
     }
 
-    /// Counts the answer to a request of a stream. Returns [`Next::Held`] if requests of the stream
-    /// wait behind a barrier.
+    /// Counts the answer to a request of a stream. Returns [`NextStep::Held`] if requests of the
+    /// stream wait behind a barrier.
     #[inline(always)]
-    fn note_answered(&mut self, id: ConnId, stream: usize, reply_bytes: usize) -> Next {
-        let Some(conn) = self.conns.find(id) else { return Next::Nothing };
+    fn note_answered(&mut self, id: ConnId, stream: usize, reply_bytes: usize) -> NextStep {
+        let Some(conn) = self.conns.find(id) else { return NextStep::Nothing };
         let order = &mut conn.streams[stream];
         order.running -= 1;
         let is_waited_for = !order.held.is_empty();
@@ -206,7 +212,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         if conn.intake.stalled.is_some() || conn.life.is_finishing() {
             self.retired(id);
         }
-        if is_waited_for { Next::Held(id, stream) } else { Next::Nothing }
+        if is_waited_for { NextStep::Held(id, stream) } else { NextStep::Nothing }
     }
 
     /// Counts one request in flight less on a connection.
@@ -232,7 +238,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Samples some of the requests that the devices have completed. `polled` is the time at which
     /// the turn polled the devices.
     pub(crate) fn sample(&mut self, polled: Instant, ended: &[Completion]) {
-        self.gauges.clock.mark(Part::Device);
+        self.gauges.clock.mark(TurnPart::Device);
         let mut rest = ended;
         while let Some(place) = self.gauges.next_sample(rest.len()) {
             let entry = self.requests.get(rest[place].slot);
@@ -291,7 +297,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Resumes a waiting connection, if it still has this position in its tenant's line. Returns
     /// whether it was resumed.
-    fn call(&mut self, (id, position): (ConnId, Position)) -> bool {
+    fn call(&mut self, (id, position): (ConnId, QueuePosition)) -> bool {
         let conn = self.conns.find(id).filter(|conn| conn.intake.position == Some(position));
         let Some(conn) = conn else { return false };
         conn.intake.position = None;

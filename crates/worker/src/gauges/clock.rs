@@ -8,12 +8,13 @@
 use std::sync::Arc;
 
 use contract::{
-    Completion, ConnId, Instant, Meters, Part, Seam, Slot, SlotTable, Stage, Status, Trace, Traces,
+    Completion, ConnId, Instant, Meters, Slot, SlotTable, Stage, Status, Trace, TracePoint, Traces,
+    TurnPart,
 };
 
 use super::sampler::Sampler;
-use super::samples::Picked;
-use crate::requests::InFlight;
+use super::samples::SampleLabels;
+use crate::requests::InFlightRequest;
 
 /// Maximum number of requests traced at the same time.
 const OPEN_MAX: usize = 64;
@@ -26,7 +27,7 @@ const TIMED_ONE_IN: u32 = 64;
 
 /// A clock and a buffer for traces, with which a worker measures its time.
 #[derive(Debug)]
-pub struct Watch {
+pub struct TraceClock {
     /// The function that reads the clock, given the clock's origin in nanoseconds.
     pub clock: fn(origin: u64) -> Instant,
     /// The origin of the clock, in nanoseconds of the machine's clock.
@@ -35,7 +36,7 @@ pub struct Watch {
     pub traces: Arc<Traces>,
 }
 
-impl Watch {
+impl TraceClock {
     fn now(&self) -> Instant {
         (self.clock)(self.origin)
     }
@@ -43,14 +44,14 @@ impl Watch {
 
 /// A traced request that no device has completed.
 #[derive(Debug)]
-struct Open {
+struct OpenTrace {
     slot: Slot,
     trace: Trace,
 }
 
 /// A reply that the network has not taken yet, of a sampled or traced request.
 #[derive(Clone, Copy, Debug)]
-struct Leaving<A> {
+struct UnsentReply<A> {
     conn: ConnId,
     /// The position of the reply's end in the bytes of its connection; [`UNKNOWN`] in the turn that
     /// makes the reply, and for a connection that ended in that turn.
@@ -63,14 +64,14 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// A sampled read whose reply was made.
 #[derive(Clone, Copy, Debug)]
-struct Answered {
+struct AnsweredRead {
     at: Instant,
-    picked: Picked,
+    picked: SampleLabels,
 }
 
 /// The fate of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ReplyFate {
     /// The network has not taken the reply.
     Waits,
     /// The network has taken the reply.
@@ -83,7 +84,7 @@ enum Fate {
 #[derive(Debug)]
 pub(crate) struct TurnClock {
     /// The clock and the traces; `None` without measuring.
-    watch: Option<Watch>,
+    watch: Option<TraceClock>,
     /// `true` if the worker measures how long each part of this turn takes.
     is_timed: bool,
     /// `true` if requests are traced.
@@ -91,26 +92,26 @@ pub(crate) struct TurnClock {
     timed: Sampler,
     /// The time of the last mark.
     at: Instant,
-    nanos: [u64; Part::ALL.len()],
+    nanos: [u64; TurnPart::ALL.len()],
     /// The end of the last turn, if that turn was timed and did work.
     ended_at: Option<Instant>,
     /// Requests until the next that is traced.
     left: u32,
-    open: Vec<Open>,
-    sampled: Vec<Leaving<Answered>>,
-    traced: Vec<Leaving<Trace>>,
+    open: Vec<OpenTrace>,
+    sampled: Vec<UnsentReply<AnsweredRead>>,
+    traced: Vec<UnsentReply<Trace>>,
 }
 
 impl TurnClock {
     /// Creates a clock that times and traces as `watch` says.
-    pub(crate) fn new(watch: Option<Watch>) -> TurnClock {
+    pub(crate) fn new(watch: Option<TraceClock>) -> TurnClock {
         TurnClock {
             watch,
             is_timed: false,
             is_tracing: false,
             timed: Sampler::new(TIMED_ONE_IN),
             at: Instant::ZERO,
-            nanos: [0; Part::ALL.len()],
+            nanos: [0; TurnPart::ALL.len()],
             ended_at: None,
             left: 0,
             open: Vec::with_capacity(OPEN_MAX),
@@ -120,7 +121,7 @@ impl TurnClock {
     }
 
     /// Returns the clock and the buffer for traces.
-    pub(crate) fn into_watch(self) -> Option<Watch> {
+    pub(crate) fn into_watch(self) -> Option<TraceClock> {
         self.watch
     }
 
@@ -147,22 +148,22 @@ impl TurnClock {
     fn begin_timed(&mut self, meters: &Meters, now: Instant) {
         if let Some(ended_at) = self.ended_at.take() {
             let kernel = now.as_nanos().saturating_sub(ended_at.as_nanos());
-            meters.worker.time(Part::Kernel, kernel);
+            meters.worker.time(TurnPart::Kernel, kernel);
         }
         self.at = now;
-        self.nanos = [0; Part::ALL.len()];
+        self.nanos = [0; TurnPart::ALL.len()];
     }
 
     /// Charges the time since the last mark to this part of the turn.
     #[inline]
-    pub(crate) fn mark(&mut self, part: Part) {
+    pub(crate) fn mark(&mut self, part: TurnPart) {
         if self.is_timed {
             self.note_mark(part);
         }
     }
 
     #[cold]
-    fn note_mark(&mut self, part: Part) {
+    fn note_mark(&mut self, part: TurnPart) {
         let watch = self.watch.as_ref().expect("a timed turn has a clock");
         let at = watch.now();
         self.nanos[part as usize] += at.as_nanos().saturating_sub(self.at.as_nanos());
@@ -179,7 +180,7 @@ impl TurnClock {
     #[inline]
     pub(crate) fn end(&mut self, meters: &Meters, progressed: bool) {
         if self.is_timed && progressed {
-            for (part, nanos) in Part::ALL.into_iter().zip(self.nanos) {
+            for (part, nanos) in TurnPart::ALL.into_iter().zip(self.nanos) {
                 meters.worker.time(part, nanos);
             }
             self.ended_at = Some(self.at);
@@ -188,15 +189,15 @@ impl TurnClock {
 
     /// Begins to trace an admitted request, if it is one of the chosen ones.
     #[cold]
-    pub(crate) fn trace(&mut self, slot: Slot, entry: &InFlight) {
+    pub(crate) fn trace(&mut self, slot: Slot, entry: &InFlightRequest) {
         let watch = self.watch.as_ref().expect("who traces has a clock");
         self.left = self.left.saturating_sub(1);
         if self.left > 0 || self.open.len() == OPEN_MAX {
             return;
         }
         self.left = watch.traces.one_in();
-        let mut at = [0; Seam::ALL.len()];
-        at[Seam::Admitted as usize] = watch.now().as_nanos();
+        let mut at = [0; TracePoint::ALL.len()];
+        at[TracePoint::Admitted as usize] = watch.now().as_nanos();
         let trace = Trace {
             tenant: entry.tenant,
             connection: entry.conn.index,
@@ -206,14 +207,14 @@ impl TurnClock {
             bytes: entry.command.buffer_bytes() as u32,
             at,
         };
-        self.open.push(Open { slot, trace });
+        self.open.push(OpenTrace { slot, trace });
     }
 
     /// Notes in the traces that all new requests were queued.
     pub(crate) fn trace_queued(&mut self) {
         let at = self.at.as_nanos();
-        for Open { trace, .. } in &mut self.open {
-            let queued = &mut trace.at[Seam::Queued as usize];
+        for OpenTrace { trace, .. } in &mut self.open {
+            let queued = &mut trace.at[TracePoint::Queued as usize];
             if *queued == 0 {
                 *queued = at;
             }
@@ -226,15 +227,15 @@ impl TurnClock {
         &mut self,
         now: Instant,
         due: Instant,
-        in_flight: &mut SlotTable<InFlight>,
+        in_flight: &mut SlotTable<InFlightRequest>,
     ) {
         let at = self.at.as_nanos();
-        self.open.retain_mut(|Open { slot, trace }| {
+        self.open.retain_mut(|OpenTrace { slot, trace }| {
             let Some(entry) = in_flight.find(*slot) else { return false };
-            if entry.submitted_at == Some(now) && trace.at[Seam::Submitted as usize] == 0 {
-                trace.at[Seam::Received as usize] = entry.received_at.as_nanos();
-                trace.at[Seam::Due as usize] = due.as_nanos();
-                trace.at[Seam::Submitted as usize] = at;
+            if entry.submitted_at == Some(now) && trace.at[TracePoint::Submitted as usize] == 0 {
+                trace.at[TracePoint::Received as usize] = entry.received_at.as_nanos();
+                trace.at[TracePoint::Due as usize] = due.as_nanos();
+                trace.at[TracePoint::Submitted as usize] = at;
             }
             true
         });
@@ -246,29 +247,29 @@ impl TurnClock {
         &mut self,
         polled: Instant,
         ended: &[Completion],
-        in_flight: &mut SlotTable<InFlight>,
+        in_flight: &mut SlotTable<InFlightRequest>,
     ) {
         let at = self.at.as_nanos();
         for Completion { slot, status, .. } in ended {
             let found = self.open.iter().position(|open| open.slot == *slot);
             let Some(found) = found else { continue };
             let mut trace = self.open.swap_remove(found).trace;
-            trace.at[Seam::Polled as usize] = polled.as_nanos();
-            trace.at[Seam::Ended as usize] = at;
+            trace.at[TracePoint::Polled as usize] = polled.as_nanos();
+            trace.at[TracePoint::Ended as usize] = at;
             trace.status = *status;
             let conn = in_flight.get(*slot).conn;
             if self.traced.len() < LEAVING_MAX {
-                self.traced.push(Leaving { conn, position: UNKNOWN, about: trace });
+                self.traced.push(UnsentReply { conn, position: UNKNOWN, about: trace });
             }
         }
     }
 
     /// Begins to follow the reply of a sampled read, which this turn will hand to the transport.
     #[inline]
-    pub(crate) fn await_leaving(&mut self, now: Instant, conn: ConnId, picked: Picked) {
+    pub(crate) fn await_leaving(&mut self, now: Instant, conn: ConnId, picked: SampleLabels) {
         if self.sampled.len() < LEAVING_MAX {
-            let about = Answered { at: now, picked };
-            self.sampled.push(Leaving { conn, position: UNKNOWN, about });
+            let about = AnsweredRead { at: now, picked };
+            self.sampled.push(UnsentReply { conn, position: UNKNOWN, about });
         }
     }
 
@@ -297,8 +298,8 @@ impl TurnClock {
         for leaving in &mut self.traced {
             if leaving.position == UNKNOWN {
                 leaving.position = given(leaving.conn);
-                leaving.about.at[Seam::Answered as usize] = answered.as_nanos();
-                leaving.about.at[Seam::Handed as usize] = handed.as_nanos();
+                leaving.about.at[TracePoint::Answered as usize] = answered.as_nanos();
+                leaving.about.at[TracePoint::Handed as usize] = handed.as_nanos();
             }
         }
     }
@@ -312,13 +313,13 @@ impl TurnClock {
         left: impl Fn(ConnId) -> Option<u64>,
     ) {
         for n in (0..self.sampled.len()).rev() {
-            let Leaving { conn, position, about } = self.sampled[n];
+            let UnsentReply { conn, position, about } = self.sampled[n];
             let fate = fate(left(conn), position);
-            if fate == Fate::Waits {
+            if fate == ReplyFate::Waits {
                 continue;
             }
             self.sampled.remove(n);
-            if fate == Fate::Left {
+            if fate == ReplyFate::Left {
                 let nanos = now.since(about.at).as_nanos() as u64;
                 about.picked.count(meters, [(Stage::Reply, nanos)]);
             }
@@ -331,15 +332,15 @@ impl TurnClock {
     #[cold]
     fn look_what_traced_left(&mut self, now: Instant, left: impl Fn(ConnId) -> Option<u64>) {
         for n in (0..self.traced.len()).rev() {
-            let Leaving { conn, position, .. } = self.traced[n];
+            let UnsentReply { conn, position, .. } = self.traced[n];
             let fate = fate(left(conn), position);
-            if fate == Fate::Waits {
+            if fate == ReplyFate::Waits {
                 continue;
             }
             let mut trace = self.traced.remove(n).about;
             if let Some(watch) = &self.watch {
-                let sent = if fate == Fate::Left { now.as_nanos() } else { 0 };
-                trace.at[Seam::Sent as usize] = sent;
+                let sent = if fate == ReplyFate::Left { now.as_nanos() } else { 0 };
+                trace.at[TracePoint::Sent as usize] = sent;
                 watch.traces.put(&trace);
             }
         }
@@ -348,10 +349,10 @@ impl TurnClock {
 
 /// Returns the state of a reply that ended at this position of its connection's bytes.
 #[inline]
-fn fate(left: Option<u64>, position: u64) -> Fate {
+fn fate(left: Option<u64>, position: u64) -> ReplyFate {
     match left {
-        None => Fate::Lost,
-        Some(left) if left < position => Fate::Waits,
-        Some(_) => Fate::Left,
+        None => ReplyFate::Lost,
+        Some(left) if left < position => ReplyFate::Waits,
+        Some(_) => ReplyFate::Left,
     }
 }

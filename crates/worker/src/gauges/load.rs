@@ -2,7 +2,7 @@
 
 /// The requests, buffers and bytes that a worker holds at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct ResourceUse {
     /// Number of requests in flight at the worker.
     pub in_flight: usize,
     /// Buffers that are out of the pool.

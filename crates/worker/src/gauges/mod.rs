@@ -14,19 +14,19 @@ mod samples;
 use std::sync::Arc;
 
 use contract::{
-    Completion, ConnId, Device, DeviceError, Instant, Kind, Meter, Meters, NamespaceId, Part,
-    Protocol, Scheduler, Stage, Status, TenantId,
+    Completion, ConnId, Device, DeviceError, Instant, IoKind, Meters, NamespaceId, Protocol,
+    Scheduler, Stage, Status, TenantId, TenantMeter, TurnPart,
 };
 
+pub use clock::TraceClock;
 pub(crate) use clock::TurnClock;
-pub use clock::Watch;
-pub use load::Load;
+pub use load::ResourceUse;
 use reads::ReadRow;
 use sampler::Sampler;
-use samples::Picked;
+use samples::SampleLabels;
 
 use crate::lanes::Lanes;
-use crate::requests::InFlight;
+use crate::requests::InFlightRequest;
 
 /// Number of requests of which one is sampled.
 const SAMPLED_ONE_IN: u32 = 64;
@@ -52,7 +52,7 @@ pub(crate) struct Gauges {
 
 impl Gauges {
     /// Creates gauges that write to these meters.
-    pub(crate) fn new(meters: Arc<Meters>, watch: Option<Watch>) -> Gauges {
+    pub(crate) fn new(meters: Arc<Meters>, watch: Option<TraceClock>) -> Gauges {
         Gauges {
             meters,
             clock: TurnClock::new(watch),
@@ -81,7 +81,7 @@ impl Gauges {
 
     /// Returns a tenant's counters.
     #[inline]
-    pub(crate) fn meter(&self, tenant: TenantId) -> &Meter {
+    pub(crate) fn meter(&self, tenant: TenantId) -> &TenantMeter {
         self.meters.get(tenant).expect("tenants' numbers lie below the maximum")
     }
 
@@ -108,9 +108,14 @@ impl Gauges {
     }
 
     /// Counts the end of a request and the status of its answer; `None` if it had no answer.
-    /// Successful reads are counted by [`Gauges::count_read`].
+    /// Successful reads are counted by [`WorkerGauges::count_read`].
     #[inline(always)]
-    pub(crate) fn count_end(&mut self, now: Instant, ended: &InFlight, answer: Option<Status>) {
+    pub(crate) fn count_end(
+        &mut self,
+        now: Instant,
+        ended: &InFlightRequest,
+        answer: Option<Status>,
+    ) {
         match answer {
             Some(Status::Ok) => self.count_other(now, ended),
             None => {}
@@ -121,7 +126,7 @@ impl Gauges {
 
     /// Counts a successful request other than a read at its answer.
     #[inline(never)]
-    fn count_other(&self, now: Instant, ended: &InFlight) {
+    fn count_other(&self, now: Instant, ended: &InFlightRequest) {
         let (kind, bytes) = (ended.command.kind(), ended.command.payload_bytes());
         let nanos = now.since(ended.received_at).as_nanos() as u64;
         self.meter(ended.tenant).record(kind, bytes, nanos);
@@ -161,21 +166,21 @@ impl Gauges {
         &mut self,
         now: Instant,
         completion: &Completion,
-        entry: &InFlight,
+        entry: &InFlightRequest,
         protocol: Option<Protocol>,
     ) {
-        let InFlight { conn, tenant, namespace, command, .. } = *entry;
+        let InFlightRequest { conn, tenant, namespace, command, .. } = *entry;
         let submitted_at = entry.submitted_at.expect("the device got it");
         let queued = submitted_at.since(entry.received_at).as_nanos() as u64;
         let delay = now.since(submitted_at).as_nanos() as u64;
         let kind = command.kind();
-        let picked = Picked { tenant, namespace, protocol, kind };
+        let picked = SampleLabels { tenant, namespace, protocol, kind };
         picked.count(&self.meters, [(Stage::Scheduler, queued), (Stage::Device, delay)]);
         let Some(protocol) = protocol else { return };
         if completion.status.is_ok() {
             self.meters.protocol(protocol).record(kind, command.buffer_bytes());
         }
-        if kind == Kind::Read {
+        if kind == IoKind::Read {
             self.clock.await_leaving(now, conn, picked);
         }
     }
@@ -187,7 +192,7 @@ impl Gauges {
             return;
         }
         let Some(protocol) = protocol() else { return };
-        self.meters.protocol(protocol).record(Kind::Other, 0);
+        self.meters.protocol(protocol).record(IoKind::Other, 0);
     }
 
     /// Counts the replies that the network has transmitted since the last turn, for the sampled
@@ -207,7 +212,7 @@ impl Gauges {
         answered: Instant,
         given: impl Fn(ConnId) -> Option<u64>,
     ) -> bool {
-        self.clock.mark(Part::Network);
+        self.clock.mark(TurnPart::Network);
         self.reads.settle(&self.meters);
         if self.clock.awaits_leaving() {
             self.clock.note_positions(answered, given);
@@ -230,7 +235,7 @@ impl Gauges {
     /// Adds the sums since the last update to the meters.
     pub(crate) fn tell<D: Device, S: Scheduler>(
         &mut self,
-        load: &Load,
+        load: &ResourceUse,
         open: usize,
         lanes: &Lanes<D, S>,
     ) {
@@ -240,7 +245,7 @@ impl Gauges {
             meter.tell(lane.submitted(), lane.scheduler().queued());
             meter.tell_tokens(lane.tokens());
         }
-        let gauges = contract::Gauges {
+        let gauges = contract::WorkerGauges {
             protocols: if open > 0 { self.protocols } else { [0; Protocol::ALL.len()] },
             in_flight: load.in_flight as u32,
             buffers: load.buffers as u32,
@@ -250,7 +255,7 @@ impl Gauges {
     }
 
     /// Returns the clock and the buffer for traces.
-    pub(crate) fn into_watch(self) -> Option<Watch> {
+    pub(crate) fn into_watch(self) -> Option<TraceClock> {
         self.clock.into_watch()
     }
 }

@@ -129,7 +129,7 @@ impl ReadRow {
 
 #[cfg(test)]
 mod tests {
-    use contract::{Kind, Reading};
+    use contract::{IoKind, TenantReading};
 
     use super::*;
 
@@ -142,8 +142,8 @@ mod tests {
         meters
     }
 
-    fn reading(meters: &Meters, tenant: u32) -> Reading {
-        let mut reading = Reading::default();
+    fn reading(meters: &Meters, tenant: u32) -> TenantReading {
+        let mut reading = TenantReading::default();
         meters.get(TenantId(tenant)).unwrap().add_to(&mut reading);
         reading
     }
@@ -159,7 +159,7 @@ mod tests {
             for (came, latency) in came {
                 let came = (TenantId(0), NamespaceId(1), at(*came));
                 row.add(&meters, at(now), came, 512);
-                meters.get(TenantId(1)).unwrap().record(Kind::Read, 512, latency * 1_000);
+                meters.get(TenantId(1)).unwrap().record(IoKind::Read, 512, latency * 1_000);
             }
             row.settle(&meters);
             assert_eq!(reading(&meters, 0).reads, reading(&meters, 1).reads);
@@ -174,7 +174,7 @@ mod tests {
         let meters = meters(4);
         let mut row = ReadRow::default();
         let told = |tenant| {
-            let Reading { in_flight, read_bytes, .. } = reading(&meters, tenant);
+            let TenantReading { in_flight, read_bytes, .. } = reading(&meters, tenant);
             (in_flight, read_bytes)
         };
         for (tenant, bytes) in [(1, 512), (1, 512), (2, 4096), (1, 512)] {

@@ -1,18 +1,18 @@
 //! The figures of single requests.
 
-use contract::{CoarseBucket, Kind, Meters, NamespaceId, Protocol, Stage, TenantId};
+use contract::{CoarseBucket, IoKind, Meters, NamespaceId, Protocol, Stage, TenantId};
 
 /// The tenant, namespace and protocol that a sampled request is counted for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Picked {
+pub(crate) struct SampleLabels {
     pub(crate) tenant: TenantId,
     pub(crate) namespace: NamespaceId,
     /// The protocol of the request's connection; `None` if the connection is gone.
     pub(crate) protocol: Option<Protocol>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: IoKind,
 }
 
-impl Picked {
+impl SampleLabels {
     /// Adds the nanoseconds that the request spent in each stage of processing to the meters.
     #[inline]
     pub(crate) fn count<const N: usize>(self, meters: &Meters, times: [(Stage, u64); N]) {

@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use contract::{
-    Buf, Command, ConnId, Fence, Instant, NamespaceId, ParcelRequest, Payload, Request, Status,
-    Tag, TenantId,
+    Buf, Command, ConnId, Fence, Instant, MigratingPayload, MigratingRequest, NamespaceId, Request,
+    Status, Tag, TenantId,
 };
 
-use super::chain::{Chained, Links};
+use super::chain::{ListEntry, ListLinks};
 
 /// A request in flight. Each of its waits is ended:
 /// - for the payload: by the connection's next bytes, or its end;
-/// - for a buffer: by a buffer that comes back, from a reply that was sent or a connection that ends;
+/// - for a buffer: by a buffer that comes back, from a reply that was sent or a connection that
+///   ends;
 /// - behind a barrier: by the end of the requests before it;
 /// - in the scheduler: by the scheduler's rounds;
-/// - behind the fence: by the ends of requests that a gone connection of its client has at the device;
+/// - behind the fence: by the ends of requests that a gone connection of its client has at the
+///   device;
 /// - for another process of the server: by the end of what that process has at the devices;
 /// - in the device: by the device's completion.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlightRequest {
     /// The connection that waits for the reply, and may be gone when the request ends.
     pub(crate) conn: ConnId,
     pub(crate) tag: Tag,
@@ -38,7 +40,7 @@ pub(crate) struct InFlight {
     /// The payload's buffer; `None` for requests without a payload and while the device or the
     /// transport has the buffer. A read has one here if it waited for a buffer before it paid.
     pub(crate) buf: Option<Buf>,
-    pub(crate) payload: Arrival,
+    pub(crate) payload: PayloadProgress,
     pub(crate) payment: Payment,
     /// The fence that counts the request while the device has it, and the fence's epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
@@ -48,7 +50,7 @@ pub(crate) struct InFlight {
     pub(crate) submitted_at: Option<Instant>,
     /// The neighbours in a list of requests: first of those with awaited payloads, later of those
     /// behind one barrier.
-    pub(crate) links: Links,
+    pub(crate) links: ListLinks,
 }
 
 /// The payment for a request that the scheduler has released; of no meaning before.
@@ -65,7 +67,7 @@ pub(crate) enum Payment {
 
 /// The progress of a payload's arrival in its buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct PayloadProgress {
     /// The size class of the payload's buffer in the pool; `None` without a payload.
     pub(crate) class: Option<u32>,
     /// Bytes of the payload that have arrived: at most `command.payload_bytes()`.
@@ -76,7 +78,7 @@ pub(crate) struct Arrival {
 
 /// The tenant that a request is charged to, and the blocks that it concerns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct RequestPlacement {
     pub(crate) namespace: NamespaceId,
     pub(crate) device: u8,
     /// The number of the request's first block on the device.
@@ -85,20 +87,20 @@ pub(crate) struct Placed {
     pub(crate) tenant: TenantId,
 }
 
-impl InFlight {
+impl InFlightRequest {
     /// Makes the entry of a request that has just been parsed, with a buffer for its payload.
     // Entries are large: they are made where they stay.
     #[inline(always)]
     pub(crate) fn new(
         conn: ConnId,
         request: &Request,
-        placed: Placed,
+        placed: RequestPlacement,
         buf: Option<Buf>,
         is_awaited: bool,
         now: Instant,
-    ) -> InFlight {
-        let Placed { namespace, device, lba, tenant } = placed;
-        InFlight {
+    ) -> InFlightRequest {
+        let RequestPlacement { namespace, device, lba, tenant } = placed;
+        InFlightRequest {
             conn,
             tag: request.tag,
             stream: request.stream,
@@ -108,24 +110,24 @@ impl InFlight {
             verdict: Status::Ok,
             device,
             lba,
-            payload: Arrival { class: buf.as_ref().map(Buf::class), filled: 0, is_awaited },
+            payload: PayloadProgress { class: buf.as_ref().map(Buf::class), filled: 0, is_awaited },
             buf,
             payment: Payment::Paid,
             fence: None,
             received_at: now,
             submitted_at: None,
-            links: Links::default(),
+            links: ListLinks::default(),
         }
     }
 
     /// Creates the entry of a request that came along with a connection from another worker.
     pub(crate) fn of_parcel(
         conn: ConnId,
-        parcel: &ParcelRequest,
+        parcel: &MigratingRequest,
         mut buf: Option<Buf>,
-    ) -> InFlight {
-        let ParcelRequest { namespace, device, lba, tenant, .. } = *parcel;
-        let (Payload::Whole(bytes) | Payload::Begun(bytes)) = &parcel.payload;
+    ) -> InFlightRequest {
+        let MigratingRequest { namespace, device, lba, tenant, .. } = *parcel;
+        let (MigratingPayload::Whole(bytes) | MigratingPayload::Begun(bytes)) = &parcel.payload;
         if let Some(buf) = &mut buf {
             buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         }
@@ -138,8 +140,9 @@ impl InFlight {
             payload_bytes: parcel.command.payload_bytes(),
             verdict: Status::Ok,
         };
-        let placed = Placed { namespace, device, lba, tenant };
-        let mut entry = InFlight::new(conn, &request, placed, buf, false, parcel.received_at);
+        let placed = RequestPlacement { namespace, device, lba, tenant };
+        let mut entry =
+            InFlightRequest::new(conn, &request, placed, buf, false, parcel.received_at);
         entry.payload.filled = bytes.len();
         entry
     }
@@ -147,13 +150,13 @@ impl InFlight {
     /// Converts the request for another worker, and returns it with its buffer. `is_whole` says
     /// that the payload has arrived and was checked. Otherwise the request takes the bytes along
     /// that have arrived.
-    pub(crate) fn into_parcel(self, is_whole: bool) -> (ParcelRequest, Option<Buf>) {
+    pub(crate) fn into_parcel(self, is_whole: bool) -> (MigratingRequest, Option<Buf>) {
         let bytes = self.buf.as_ref().map_or(&[][..], Buf::bytes);
         let payload = match is_whole {
-            true => Payload::Whole(bytes[..self.command.payload_bytes()].to_vec()),
-            false => Payload::Begun(bytes[..self.payload.filled].to_vec()),
+            true => MigratingPayload::Whole(bytes[..self.command.payload_bytes()].to_vec()),
+            false => MigratingPayload::Begun(bytes[..self.payload.filled].to_vec()),
         };
-        let parcel = ParcelRequest {
+        let parcel = MigratingRequest {
             tag: self.tag,
             stream: self.stream,
             tenant: self.tenant,
@@ -168,8 +171,8 @@ impl InFlight {
     }
 }
 
-impl Chained for InFlight {
-    fn links(&mut self) -> &mut Links {
+impl ListEntry for InFlightRequest {
+    fn links(&mut self) -> &mut ListLinks {
         &mut self.links
     }
 }

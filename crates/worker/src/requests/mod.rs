@@ -11,11 +11,11 @@ mod quota;
 use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
 
 pub(crate) use buffers::Buffers;
-pub(crate) use chain::Chain;
-pub(crate) use in_flight::{InFlight, Payment, Placed};
-pub(crate) use parked::Parked;
-pub(crate) use put_off::{PutOff, PutOffLines};
-pub(crate) use quota::{Position, Quotas, SHARE};
+pub(crate) use chain::SlotList;
+pub(crate) use in_flight::{InFlightRequest, Payment, RequestPlacement};
+pub(crate) use parked::ParkedReads;
+pub(crate) use put_off::{PutOffQueues, PutOffRequest};
+pub(crate) use quota::{QueuePosition, Quotas, SHARE};
 
 use crate::Limits;
 
@@ -36,7 +36,7 @@ pub(crate) enum Shortage {
 /// The slots, buffers and quotas of a worker's requests.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    slots: SlotTable<InFlight>,
+    slots: SlotTable<InFlightRequest>,
     /// The number of free slots above which no tenant can hold too many and the reserve is not
     /// touched.
     plenty: usize,
@@ -74,7 +74,7 @@ impl Requests {
     /// # Panics
     /// Panics if the slot has no request.
     #[inline]
-    pub(crate) fn get(&mut self, slot: Slot) -> &mut InFlight {
+    pub(crate) fn get(&mut self, slot: Slot) -> &mut InFlightRequest {
         self.slots.get(slot)
     }
 
@@ -86,29 +86,29 @@ impl Requests {
     pub(crate) fn get_with_buffers(
         &mut self,
         slot: Slot,
-    ) -> (&mut InFlight, &mut Buffers, &Quotas) {
+    ) -> (&mut InFlightRequest, &mut Buffers, &Quotas) {
         (self.slots.get(slot), &mut self.buffers, &self.quotas)
     }
 
     /// Returns the request of a slot, unless it has ended.
     #[inline]
-    pub(crate) fn find(&mut self, slot: Slot) -> Option<&mut InFlight> {
+    pub(crate) fn find(&mut self, slot: Slot) -> Option<&mut InFlightRequest> {
         self.slots.find(slot)
     }
 
     /// Returns the table of requests, which holds the links of lists of requests.
     #[inline]
-    pub(crate) fn table(&mut self) -> &mut SlotTable<InFlight> {
+    pub(crate) fn table(&mut self) -> &mut SlotTable<InFlightRequest> {
         &mut self.slots
     }
 
     /// Returns all requests.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &InFlight> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &InFlightRequest> {
         self.slots.iter().map(|(_, entry)| entry)
     }
 
     /// Returns all requests to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlightRequest> {
         self.slots.iter_mut()
     }
 
@@ -126,7 +126,7 @@ impl Requests {
 
     /// Puts a request into a free slot after its tenant's quota has counted it.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
+    pub(crate) fn insert(&mut self, make: impl FnOnce() -> InFlightRequest) -> Slot {
         self.slots.insert_with(make)
     }
 
@@ -143,7 +143,7 @@ impl Requests {
     }
 
     /// Removes and returns a request, with whether connections wait for its tenant to hold less.
-    pub(crate) fn remove(&mut self, slot: Slot) -> (InFlight, bool) {
+    pub(crate) fn remove(&mut self, slot: Slot) -> (InFlightRequest, bool) {
         let entry = self.slots.remove(slot);
         let is_waited_for = self.quotas.release(entry.tenant, entry.payload.class);
         (entry, is_waited_for)

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use contract::{ConnId, Member, Request, SlotTable, TenantId};
 
-use super::chain::{Chain, Chained, Links};
+use super::chain::{ListEntry, ListLinks, SlotList};
 use super::quota::SHARE;
 
 /// A request whose payload the worker has not asked the peer for yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PutOff {
+pub(crate) struct PutOffRequest {
     pub(crate) conn: ConnId,
     pub(crate) request: Request,
     /// The tenant to which the connection belonged when the request came.
@@ -21,38 +21,38 @@ pub(crate) struct PutOff {
 
 /// The put-off requests of a worker, in a line for each tenant.
 #[derive(Debug)]
-pub(crate) struct PutOffLines {
+pub(crate) struct PutOffQueues {
     entries: SlotTable<Entry>,
     /// The lines, by tenant.
-    lines: Box<[Line]>,
+    lines: Box<[PutOffQueue]>,
     /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    put_off: PutOff,
-    links: Links,
+    put_off: PutOffRequest,
+    links: ListLinks,
 }
 
-impl Chained for Entry {
-    fn links(&mut self) -> &mut Links {
+impl ListEntry for Entry {
+    fn links(&mut self) -> &mut ListLinks {
         &mut self.links
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    chain: Chain,
+struct PutOffQueue {
+    chain: SlotList,
     len: usize,
 }
 
-impl PutOffLines {
+impl PutOffQueues {
     /// Creates lines for so many requests in all.
     pub(crate) fn new(requests_max: usize, tenants_max: usize) -> Self {
-        PutOffLines {
+        PutOffQueues {
             entries: SlotTable::new(requests_max),
-            lines: vec![Line::default(); tenants_max].into(),
+            lines: vec![PutOffQueue::default(); tenants_max].into(),
             turns: VecDeque::with_capacity(tenants_max),
         }
     }
@@ -76,13 +76,13 @@ impl PutOffLines {
     /// the tenant has [`SHARE`] times as many waiting requests as places are free, so that every
     /// tenant finds a place.
     #[must_use]
-    pub(crate) fn push(&mut self, tenant: TenantId, put_off: PutOff) -> bool {
+    pub(crate) fn push(&mut self, tenant: TenantId, put_off: PutOffRequest) -> bool {
         let line = &mut self.lines[tenant.0 as usize];
         let free = self.entries.room();
         if free == 0 || (line.len > 0 && line.len >= SHARE * free) {
             return false;
         }
-        let place = Entry { put_off, links: Links::default() };
+        let place = Entry { put_off, links: ListLinks::default() };
         let place = self.entries.insert(place).expect("it was counted");
         line.chain.push(&mut self.entries, place);
         line.len += 1;
@@ -93,7 +93,7 @@ impl PutOffLines {
     }
 
     /// Returns the first request of the tenant whose turn it is; `None` if no request waits.
-    pub(crate) fn front(&mut self) -> Option<PutOff> {
+    pub(crate) fn front(&mut self) -> Option<PutOffRequest> {
         let tenant = self.turns.front()?;
         let first = self.lines[tenant.0 as usize].chain.front().expect("its line is not empty");
         Some(self.entries.get(first).put_off)
@@ -117,8 +117,8 @@ impl PutOffLines {
         for line in self.lines.iter_mut().filter(|line| line.len > 0) {
             let mut next = line.chain.front();
             while let Some(slot) = next {
-                next = Chain::behind(&mut self.entries, slot);
-                let PutOff { conn: own, request, charged } = self.entries.get(slot).put_off;
+                next = SlotList::behind(&mut self.entries, slot);
+                let PutOffRequest { conn: own, request, charged } = self.entries.get(slot).put_off;
                 if own == conn {
                     line.chain.remove(&mut self.entries, slot);
                     self.entries.remove(slot);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use contract::{Command, Range, Status};
 
-    fn put_off(tag: u64) -> PutOff {
+    fn put_off(tag: u64) -> PutOffRequest {
         let command = Command::Write { range: Range::new(0, 1), fua: false };
         let request = Request {
             tag,
@@ -155,12 +155,12 @@ mod tests {
             verdict: Status::Ok,
         };
         let charged = Member { tenant: TenantId(0), epoch: 0 };
-        PutOff { conn: ConnId { index: 0, generation: 0 }, request, charged }
+        PutOffRequest { conn: ConnId { index: 0, generation: 0 }, request, charged }
     }
 
     #[test]
     fn tenants_take_turns_and_keep_their_own_order() {
-        let mut lines = PutOffLines::new(16, 4);
+        let mut lines = PutOffQueues::new(16, 4);
         for (tenant, tags) in [(0, 0..4), (2, 20..22), (3, 30..31)] {
             for tag in tags {
                 assert!(lines.push(TenantId(tenant), put_off(tag)));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn one_that_takes_all_places_leaves_some() {
-        let mut lines = PutOffLines::new(9, 2);
+        let mut lines = PutOffQueues::new(9, 2);
         while lines.push(TenantId(0), put_off(0)) {}
         assert_eq!(lines.entries.room(), 3);
         assert!(lines.push(TenantId(1), put_off(1)));

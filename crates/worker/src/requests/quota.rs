@@ -27,21 +27,21 @@ pub(crate) const CLASSES_MAX: usize = 8;
 
 /// A connection's position in the line of a tenant. Each number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct QueuePosition {
     tenant: TenantId,
     number: u64,
 }
 
 /// The slots and payloads that one tenant holds.
 #[derive(Debug, Default)]
-struct Holding {
+struct TenantHolding {
     /// The number of the tenant's requests in flight.
     slots: usize,
     /// The number of the tenant's payloads, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
     /// Connections that wait until the tenant holds fewer slots and buffers, oldest first. Some
     /// entries may no longer wait. At most twice as many as the worker has connections.
-    line: VecDeque<(ConnId, Position)>,
+    line: VecDeque<(ConnId, QueuePosition)>,
     /// Connections up to this position of the line are being called; `None` if none are.
     called_to: Option<u64>,
 }
@@ -49,18 +49,19 @@ struct Holding {
 /// The slots and payloads of all tenants of a worker, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    holdings: Vec<Holding>,
+    holdings: Vec<TenantHolding>,
     /// Number of positions in waiting lines that were assigned since the start.
     positions: u64,
     /// Number of positions in waiting lines that are assigned at present.
     taken: usize,
-    /// Tenants whose [`Holding::called_to`] is set, each once. The front tenant has the next turn.
+    /// Tenants whose [`TenantHolding::called_to`] is set, each once. The front tenant has the next
+    /// turn.
     calling: VecDeque<TenantId>,
 }
 
 impl Quotas {
     #[inline]
-    fn of(&mut self, tenant: TenantId) -> &mut Holding {
+    fn of(&mut self, tenant: TenantId) -> &mut TenantHolding {
         let index = tenant.0 as usize;
         if self.holdings.len() <= index {
             self.make_room(index);
@@ -71,7 +72,7 @@ impl Quotas {
     /// Reserves memory for the counts of a tenant at its first request.
     #[cold]
     fn make_room(&mut self, index: usize) {
-        self.holdings.resize_with(index + 1, Holding::default);
+        self.holdings.resize_with(index + 1, TenantHolding::default);
     }
 
     /// Returns whether the tenant may have one more slot when so many are free.
@@ -135,15 +136,15 @@ impl Quotas {
         &mut self,
         tenant: TenantId,
         conn: ConnId,
-        before: Option<Position>,
+        before: Option<QueuePosition>,
         most: usize,
-        stand: impl Fn(ConnId, Position) -> bool,
-    ) -> Position {
+        stand: impl Fn(ConnId, QueuePosition) -> bool,
+    ) -> QueuePosition {
         if let Some(position) = before.filter(|position| position.tenant == tenant) {
             return position;
         }
         self.positions += 1;
-        let position = Position { tenant, number: self.positions };
+        let position = QueuePosition { tenant, number: self.positions };
         let line = &mut self.of(tenant).line;
         let before = line.len();
         if before >= most {
@@ -158,7 +159,7 @@ impl Quotas {
 
     /// Removes and returns the first position of the tenant's line, and its connection; `None` if
     /// the line is empty.
-    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
+    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, QueuePosition)> {
         let first = self.of(tenant).line.pop_front()?;
         self.taken -= 1;
         Some(first)
@@ -180,7 +181,7 @@ impl Quotas {
 
     /// Removes a tenant's next position that is to be called, and its connection; `None` if there
     /// are no more.
-    pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
+    pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, QueuePosition)> {
         let holding = self.of(tenant);
         let to = holding.called_to?;
         let first = holding.line.pop_front_if(|(_, position)| position.number <= to);
@@ -207,7 +208,7 @@ impl Quotas {
     /// Returns whether connections wait for the tenant to hold less.
     #[inline]
     pub(crate) fn is_waited_for(&self, tenant: TenantId) -> bool {
-        let is_its = |holding: &Holding| !holding.line.is_empty();
+        let is_its = |holding: &TenantHolding| !holding.line.is_empty();
         self.taken > 0 && self.holdings.get(tenant.0 as usize).is_some_and(is_its)
     }
 

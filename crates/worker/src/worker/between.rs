@@ -6,10 +6,10 @@ use contract::{
 
 use super::Worker;
 use crate::frontend::Frontend;
-use crate::{Attached, Line, Load, Sessions};
+use crate::{ControlPlaneLink, DeviceLane, ResourceUse, SessionFactory};
 
 /// Questions and orders of the outer loop between turns.
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: SessionFactory<P>>
     Worker<T, D, S, P, M, N>
 {
     /// Drains the worker: takes no new connections and requests. Requests in flight finish and
@@ -73,9 +73,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     }
 
     /// Returns the requests, buffers and bytes that the worker holds now.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> ResourceUse {
         let front = &self.engine.front;
-        Load {
+        ResourceUse {
             in_flight: front.requests.len(),
             buffers: front.requests.buffers_taken(),
             carried: front.conns.carried.total(),
@@ -116,7 +116,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     /// # Panics
     /// Panics if there is no such place, or if the device in it is not
     /// [idle](Worker::is_idle_at).
-    pub fn attach_device(&mut self, place: usize, attached: Attached<D, S>) {
+    pub fn attach_device(&mut self, place: usize, attached: DeviceLane<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
         let is_free = place == self.device_places() || self.is_idle_at(place);
         assert!(is_free, "a device goes with its requests");
@@ -142,9 +142,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<
     }
 
     /// Ends the worker and returns its buffers, its line to the control plane and its schedulers.
-    pub fn into_parts(self) -> (BufPool, Line<M>, Vec<S>) {
+    pub fn into_parts(self) -> (BufPool, ControlPlaneLink<M>, Vec<S>) {
         let Frontend { requests, gauges, .. } = self.engine.front;
-        let line = Line { watch: gauges.into_watch(), ..self.line };
+        let line = ControlPlaneLink { watch: gauges.into_watch(), ..self.line };
         (requests.into_pool(), line, self.engine.lanes.into_schedulers())
     }
 }

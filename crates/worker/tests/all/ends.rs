@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Instant, Report, Stays, WorkerMessage};
+use contract::{ConnId, Instant, MoveRefusal, Report, WorkerMessage};
 
 const LATER: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ fn held() -> Rig {
 
 /// Orders the end of a connection by `until`. Returns the number of its requests in flight, as the
 /// worker reports it, or the reason why the connection does not end.
-fn end(rig: &mut Rig, conn: ConnId, until: Instant) -> Result<u32, Stays> {
+fn end(rig: &mut Rig, conn: ConnId, until: Instant) -> Result<u32, MoveRefusal> {
     rig.tell(WorkerMessage::End { conn, until });
     match rig.reported() {
         Some(Report::Ends { worker: 0, conn: told, begun }) if told == conn => {
@@ -70,10 +70,10 @@ fn one_whose_requests_do_not_end_is_closed_when_its_time_is_over() {
 fn a_name_whose_generation_has_passed_is_nobodys() {
     let mut rig = held();
     for gone in [name(0, 1), name(7, 0), name(u32::MAX, 0)] {
-        assert_eq!(end(&mut rig, gone, Instant::ZERO + LATER), Err(Stays::Gone));
+        assert_eq!(end(&mut rig, gone, Instant::ZERO + LATER), Err(MoveRefusal::Gone));
     }
     assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Ok(0));
-    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(MoveRefusal::Gone));
     assert_eq!(rig.worker.connections(), 1);
 }
 
@@ -88,14 +88,14 @@ fn one_that_leaves_for_another_worker_ends_here() {
         WorkerMessage::Landed { ticket: parcel.ticket, conn: name(3, 2), pause: Duration::ZERO };
     rig.tell(landed);
     assert!(matches!(rig.reported(), Some(Report::Moved { .. })));
-    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(MoveRefusal::Gone));
     assert_eq!(rig.reported(), None, "one report follows");
     rig.say(1, b"W\x01");
     rig.tell(WorkerMessage::Move { conn: name(1, 0), to: 1 });
     assert!(rig.departed().is_none(), "it owes a payload");
     assert_eq!(end(&mut rig, name(1, 0), Instant::ZERO + LATER), Ok(0));
     assert_eq!(rig.worker.connections(), 0);
-    let stayed = Report::Moved { worker: 0, conn: name(1, 0), ended: Err(Stays::Gone) };
+    let stayed = Report::Moved { worker: 0, conn: name(1, 0), ended: Err(MoveRefusal::Gone) };
     assert_eq!(rig.reported(), Some(stayed));
 }
 
@@ -117,7 +117,7 @@ fn of_one_that_is_between_two_workers_is_told_where_it_is_once_it_has_landed() {
         let (worker, conn) = if comes_back { (0, name(1, 0)) } else { (1, name(3, 2)) };
         let mut told: Vec<Report> = std::iter::from_fn(|| rig.reported()).collect();
         told.retain(|report| !matches!(report, Report::Moved { .. }));
-        let begun = Err(Stays::Elsewhere { worker, conn });
+        let begun = Err(MoveRefusal::Elsewhere { worker, conn });
         let ends = Report::Ends { worker: 0, conn: name(0, 0), begun };
         assert_eq!(told, [ends.clone(), ends], "each who asked");
         if comes_back {
@@ -138,7 +138,7 @@ fn a_bounded_number_ends_at_a_time() {
     for index in 0..64 {
         assert_eq!(end(&mut rig, name(index, 0), until), Ok(1), "{index}");
     }
-    assert_eq!(end(&mut rig, name(64, 0), until), Err(Stays::TooMany));
+    assert_eq!(end(&mut rig, name(64, 0), until), Err(MoveRefusal::TooMany));
     assert_eq!(end(&mut rig, name(3, 0), until), Ok(1), "it ends already");
     rig.hang_up(5);
     assert_eq!(end(&mut rig, name(64, 0), until), Ok(1), "another is gone");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::rig::{Rig, UNIT};
-use contract::{Fence, Kin, Start, Status};
+use contract::{Fence, FenceGroup, StartOutcome, Status};
 
 /// The place of the worker's only device.
 const DEVICE: usize = 0;
@@ -15,9 +15,9 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
 /// Creates a worker with one connection of a client. Returns it with the connection's fence, and
 /// the fence of a connection that the client lost with a write at the device.
 fn haunted() -> (Rig, Arc<Fence>, Fence) {
-    let kin = Arc::new(Kin::default());
+    let kin = Arc::new(FenceGroup::default());
     let lost = Fence::among(kin.clone());
-    assert_eq!(lost.start(DEVICE, 0), Start::Started);
+    assert_eq!(lost.start(DEVICE, 0), StartOutcome::Started);
     lost.supersede();
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     let own = rig.connect_fenced(0, Fence::among(kin));
@@ -27,7 +27,7 @@ fn haunted() -> (Rig, Arc<Fence>, Fence) {
 #[test]
 fn writes_are_held_until_the_lost_connections_have_ended() {
     let (mut rig, own, lost) = haunted();
-    rig.connect_fenced(1, Fence::among(Arc::new(Kin::default())));
+    rig.connect_fenced(1, Fence::among(Arc::new(FenceGroup::default())));
     rig.say(0, b"W\x01W\x01");
     assert_eq!(rig.say(0, b"P\x00P\x01"), []);
     assert_eq!(rig.worker.load().fenced, 2);
@@ -63,7 +63,7 @@ fn what_is_held_goes_with_its_connection() {
     assert_eq!(rig.turns(), []);
     assert!(rig.worker.is_at_rest() && rig.worker.load().fenced == 0);
     lost.end(DEVICE, 0);
-    assert_eq!(own.start(DEVICE, 0), Start::Started);
+    assert_eq!(own.start(DEVICE, 0), StartOutcome::Started);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn what_is_superseded_is_answered_and_its_session_ends_the_connection() {
 #[test]
 fn whoever_breaks_the_protocol_starts_nothing_more() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
-    let own = rig.connect_fenced(0, Fence::among(Arc::new(Kin::default())));
+    let own = rig.connect_fenced(0, Fence::among(Arc::new(FenceGroup::default())));
     rig.let_linger();
     rig.open_gate(false);
     rig.say(0, b"W\x01W\x01");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{Coarse, NamespaceId, Protocol, Reading, TenantId, WorkReading, coarse_edge};
+use contract::{
+    CoarseHistogram, NamespaceId, Protocol, TenantId, TenantReading, WorkReading, coarse_edge,
+};
 
 /// A little more than the time between two rounds of housekeeping.
 const A_WHILE: Duration = Duration::from_millis(1_100);
@@ -38,17 +40,17 @@ fn one_request_in_64_is_counted_for_all_that_it_belongs_to() {
     }
     let namespace = rig.meters.namespace(NamespaceId(1)).unwrap().work.read();
     let protocol = rig.meters.protocol(Protocol::Reflex).read();
-    let mut tenants = Reading::default();
+    let mut tenants = TenantReading::default();
     (0..2).for_each(|n| rig.meters.get(TenantId(n)).unwrap().add_to(&mut tenants));
     assert_eq!((namespace.requests, namespace.bytes[0]), ([3_200, 0, 0], 3_200 * UNIT as u64));
     assert_eq!((namespace.samples, tenants.samples), (protocol.samples, protocol.samples));
     let [read, others] = &namespace.samples;
-    let all = |histogram: &Coarse<u32>| histogram.iter().sum::<u32>();
+    let all = |histogram: &CoarseHistogram<u32>| histogram.iter().sum::<u32>();
     let picked = protocol.requests[0];
     assert!((25..100).contains(&picked), "{picked} of 3200");
     assert_eq!(protocol.bytes[0], u64::from(picked) * UNIT as u64);
     assert_eq!((read.each_ref().map(all), others.each_ref().map(all)), ([picked; 3], [0; 3]));
-    let within = |histogram: &Coarse<u32>, micros: u64| {
+    let within = |histogram: &CoarseHistogram<u32>, micros: u64| {
         let edges = (0..).map_while(coarse_edge).take_while(|edge| *edge <= micros * 1_000);
         histogram.iter().take(edges.count()).sum::<u32>()
     };

@@ -1,8 +1,10 @@
-//! Connections whose payloads are asked for move: what was asked for comes first, and what was not is
-//! asked for where they land.
+//! Connections whose payloads are asked for move: what was asked for comes first, and what was not
+//! is asked for where they land.
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Fence, ParcelPlace, Payload, Report, Status, TenantId, WorkerMessage};
+use contract::{
+    ConnId, Fence, MigratingNameClaim, MigratingPayload, Report, Status, TenantId, WorkerMessage,
+};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'I', tag])
@@ -29,7 +31,7 @@ fn a_connection_brings_whole_payloads_requests_to_ask_for_and_its_fence() {
     assert_eq!(rig.say(0, b"P\x00"), []);
     let parcel = rig.departed().expect("it owes nothing and says nothing");
     let payloads: Vec<_> = parcel.requests.iter().map(|request| &request.payload).collect();
-    assert_eq!(payloads, [&Payload::Whole(vec![0; UNIT])]);
+    assert_eq!(payloads, [&MigratingPayload::Whole(vec![0; UNIT])]);
     assert_eq!(parcel.put_off.len(), 1);
     assert_eq!(rig.tell(WorkerMessage::Returned(parcel)), [invited(1, 1)]);
     assert_eq!(rig.say(1, b"P\x01"), []);
@@ -63,7 +65,8 @@ fn a_connection_whose_name_cannot_be_looked_up_lands_in_a_later_turn() {
     let mut parcel = rig.departed().expect("it has nothing to wait for");
     let (tenant, client, connection) = (TenantId::DEFAULT, 7, 0);
     let is_superseded = false;
-    parcel.place = Some(ParcelPlace { tenant, client, connection, serial: 1, is_superseded });
+    parcel.place =
+        Some(MigratingNameClaim { tenant, client, connection, serial: 1, is_superseded });
     assert_eq!(rig.tell_shut(WorkerMessage::Returned(parcel)), []);
     assert_eq!(rig.worker.connections(), 0);
     assert_eq!(rig.pass(std::time::Duration::from_millis(1)), []);
@@ -81,7 +84,7 @@ fn a_payload_is_whole_when_it_was_checked_and_not_when_all_of_it_is_here() {
         leave(&mut rig);
         let parcel = rig.departed().expect("a half payload travels");
         let payloads: Vec<_> = parcel.requests.iter().map(|request| &request.payload).collect();
-        assert_eq!(payloads, [&Payload::Begun(vec![0; UNIT])]);
+        assert_eq!(payloads, [&MigratingPayload::Begun(vec![0; UNIT])]);
         assert_eq!(rig.tell(WorkerMessage::Returned(parcel)), []);
         assert_eq!(rig.say(1, end), [answered(1, 0, status)]);
         assert_eq!(rig.paid(), usize::from(status == Status::Ok), "no device saw a bad one");

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use crate::rig::{Rig, UNIT};
-use contract::{Fence, Kin, Status};
+use contract::{Fence, FenceGroup, Status};
 
 fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, status as u8])
 }
 
 fn kin() -> Fence {
-    Fence::among(Arc::new(Kin::default()))
+    Fence::among(Arc::new(FenceGroup::default()))
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn who_was_supplied_beside_its_line_is_called_by_the_next() {
     assert_eq!(rig.say(1, &READ.repeat(5)), []);
     assert_eq!(rig.say(2, &READ.repeat(4)), []);
     assert_eq!(rig.worker.load().in_flight, 11, "one slot is left");
-    // Of the first tenant, which holds five of twelve; behind it one of the second, which holds four.
+    // Of the first tenant, which holds five of twelve; behind it one of the second, which holds
+    // four.
     assert_eq!(rig.say(0, &[b"T\x01", READ, b"T\x02", READ].concat()), []);
     assert_eq!(rig.worker.load().in_flight, 11, "both hold too much for that");
     assert_eq!(rig.impoverish(&[1, 2]), [answered(0, 0), answered(0, 1)]);
@@ -77,7 +78,7 @@ const CONNECTIONS: u32 = 4;
 const SLOTS: usize = 9;
 
 /// The requests of one connection, by number: the request's tenant, and `true` if it was answered.
-type Asked = Vec<(u32, bool)>;
+type RequestLog = Vec<(u32, bool)>;
 
 /// Returns the next number of a sequence that a seed decides, below `end`.
 fn roll(state: &mut u64, end: u32) -> u32 {
@@ -87,7 +88,7 @@ fn roll(state: &mut u64, end: u32) -> u32 {
     (*state % u64::from(end)) as u32
 }
 
-fn note(asked: &mut [Asked], said: Vec<(u32, Vec<u8>)>) {
+fn note(asked: &mut [RequestLog], said: Vec<(u32, Vec<u8>)>) {
     for (conn, head) in said {
         let request = &mut asked[conn as usize][usize::from(head[1])];
         assert!(!std::mem::replace(&mut request.1, true), "{conn} was answered {head:?} twice");
@@ -95,7 +96,7 @@ fn note(asked: &mut [Asked], said: Vec<(u32, Vec<u8>)>) {
 }
 
 /// Asserts that no tenant without requests in flight waits while there is room.
-fn expect_nobody_forgotten(rig: &Rig, asked: &[Asked], seed: u64) {
+fn expect_nobody_forgotten(rig: &Rig, asked: &[RequestLog], seed: u64) {
     if rig.worker.load().in_flight == SLOTS {
         return;
     }
@@ -111,7 +112,7 @@ fn nobody_waits_for_a_tenant_that_has_nothing_in_flight() {
     for seed in 1..=200 {
         let mut rig = Rig::new(SLOTS, &[(UNIT, 4)]);
         (0..CONNECTIONS).for_each(|conn| rig.connect(conn, 1));
-        let mut asked = vec![Asked::new(); CONNECTIONS as usize];
+        let mut asked = vec![RequestLog::new(); CONNECTIONS as usize];
         let mut state = 0x9e37_79b9_7f4a_7c15 ^ (seed << 7);
         for _ in 0..60 {
             let said = if roll(&mut state, 3) > 0 {

@@ -1,12 +1,12 @@
-//! The row of an idle server of a volume of flash translation with 1 000 connections, beside an idle
-//! mounted file system: the processor time of both.
+//! The row of an idle server of a volume of flash translation with 1 000 connections, beside an
+//! idle mounted file system: the processor time of both.
 
 use std::time::{Duration, Instant};
 
 use super::mounted::sides;
 use super::setup::Setup;
 use crate::bench::idle::served;
-use crate::bench::packets::judge::{Bound, Measured, verdict};
+use crate::bench::packets::judge::{Bound, Comparison, verdict};
 use crate::bench::packets::watch::ran;
 
 const CONNECTIONS: usize = 1000;
@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 const IDLE_MIN: Duration = Duration::from_secs(5);
 
 /// Measures the processor time of the server and of the mount's process.
-pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
+pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Comparison>, String> {
     let member = setup.memory.path("served").display().to_string();
     let volume = setup.volume(&member, "?size=1GiB")?;
     let server = setup.serve(&volume)?;
@@ -54,5 +54,5 @@ pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
     let what = "% of a core, both".to_owned();
     let judged = vec![verdict(what, Bound::AtMost(CORE_MAX), both, result, &[&sides[2]])];
     let about = format!("an idle server of `ftl:` with {CONNECTIONS} connections, an idle mount");
-    Ok(vec![Measured { name: "idle", about, unit: "% of a core", sides, judged }])
+    Ok(vec![Comparison { name: "idle", about, unit: "% of a core", sides, judged }])
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::bench::packets::watch::threads;
-use crate::siege::account::{Waits, named};
+use crate::siege::account::{ThreadTimes, named};
 
 /// The number of the core reserved for the load.
 const CLIENT_CPU: usize = 1;
@@ -36,7 +36,7 @@ pub(super) fn on_core(
         for process in processes {
             accounts.extend(named(&threads(*process), "")?);
         }
-        let read = || accounts.iter().map(Waits::read).collect::<Vec<_>>();
+        let read = || accounts.iter().map(ThreadTimes::read).collect::<Vec<_>>();
         let (began, before) = (Instant::now(), read());
         let figure = load()?;
         let (after, elapsed) = (read(), began.elapsed());

@@ -3,7 +3,7 @@
 
 use super::load::{direct, fill, on_core, stream};
 use super::setup::{FILE_BYTES, Setup};
-use crate::bench::packets::judge::{Bound, Measured, Side, ratio, verdict};
+use crate::bench::packets::judge::{Bound, ComparedSide, Comparison, ratio, verdict};
 use crate::bench::process::Server;
 
 /// The least rate of reads in order beside the file system that does nothing.
@@ -15,7 +15,7 @@ const MORE_MAX: f64 = 5.0;
 
 /// Measures reads of 1 MiB in order, and reads of one page around the kernel's cache. The volume is
 /// a file in memory, so that no disk hides the cost.
-pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
+pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Comparison>, String> {
     let member = setup.memory.path("volume");
     let volume = setup.volume(&member.display().to_string(), "?size=16GiB")?;
     let ours = setup.mount(&volume, setup.memory.folder("mounted")?)?;
@@ -40,19 +40,19 @@ pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
     let what = "reads of 1 MiB, mount beside null".to_owned();
     let judged = vec![ratio(what, &streams[1], &streams[0], Bound::AtLeast(STREAM_MIN))];
     let about = "reads of 1 MiB in order".to_owned();
-    let first = Measured { name: "mount", about, unit: "MB/s", sides: streams, judged };
+    let first = Comparison { name: "mount", about, unit: "MB/s", sides: streams, judged };
     let [device, null, mount] = [0, 1, 2].map(|side| pages[side].median());
     let more = device.zip(null).zip(mount).map(|((device, null), mount)| mount - null - device);
     let result = more.map_or(String::new(), |more| format!("{more:.1} µs"));
     let what = "µs of a page, mount less null and device".to_owned();
-    let all: Vec<&Side> = pages.iter().collect();
+    let all: Vec<&ComparedSide> = pages.iter().collect();
     let judged = vec![verdict(what, Bound::AtMost(MORE_MAX), more, result, &all)];
     let about = "reads of 4 KiB with O_DIRECT, one at a time".to_owned();
-    let second = Measured { name: "mount", about, unit: "µs", sides: pages, judged };
+    let second = Comparison { name: "mount", about, unit: "µs", sides: pages, judged };
     Ok(vec![first, second])
 }
 
 /// Returns sides without figures.
-pub(super) fn sides<const N: usize>(names: [&str; N]) -> Vec<Side> {
-    names.map(|name| Side::new(name.to_owned())).into()
+pub(super) fn sides<const N: usize>(names: [&str; N]) -> Vec<ComparedSide> {
+    names.map(|name| ComparedSide::new(name.to_owned())).into()
 }

@@ -4,7 +4,7 @@
 use super::load::{names, on_core};
 use super::mounted::sides;
 use super::setup::Setup;
-use crate::bench::packets::judge::{Bound, Measured, ratio};
+use crate::bench::packets::judge::{Bound, Comparison, ratio};
 use crate::bench::process::Server;
 use xtask::shell;
 
@@ -15,7 +15,7 @@ const RATIO_MIN: f64 = 0.5;
 const DEVICE_BYTES: u64 = 16 << 30;
 
 /// Measures on loop devices over files on a disk, and again over files in memory.
-pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
+pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Comparison>, String> {
     if let Some(missing) =
         ["losetup", "mkfs.ext4"].into_iter().find(|program| !shell::has_program(program))
     {
@@ -40,7 +40,7 @@ pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
         let what = format!("files on {place}, mount beside ext4");
         let judged = vec![ratio(what, &sides[1], &sides[0], Bound::AtLeast(RATIO_MIN))];
         let about = format!("create, write 4 KiB, fsync, unlink; loop device on {place}");
-        measured.push(Measured { name: "names", about, unit: "files/s", sides, judged });
+        measured.push(Comparison { name: "names", about, unit: "files/s", sides, judged });
     }
     Ok(measured)
 }

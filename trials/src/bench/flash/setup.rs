@@ -1,4 +1,5 @@
-//! Folders, servers and mounts of the rows of `cargo xtask bench flash`. All are gone after the run.
+//! Folders, servers and mounts of the rows of `cargo xtask bench flash`. All are gone after the
+//! run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +62,7 @@ pub(super) struct Mount {
     pub(super) folder: PathBuf,
     pub(super) server: Option<Server>,
     /// The loop device below, which is freed afterwards.
-    under: Option<Loop>,
+    under: Option<LoopDevice>,
 }
 
 impl Drop for Mount {
@@ -78,19 +79,19 @@ impl Drop for Mount {
 }
 
 /// A loop device over a file.
-pub(super) struct Loop(pub(super) String);
+pub(super) struct LoopDevice(pub(super) String);
 
-impl Loop {
+impl LoopDevice {
     /// Makes a sparse file of `bytes` bytes, and a loop device over it.
-    fn over(file: &Path, bytes: u64) -> Result<Loop, String> {
+    fn over(file: &Path, bytes: u64) -> Result<LoopDevice, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", file.display());
         fs::File::create(file).and_then(|file| file.set_len(bytes)).map_err(failed)?;
         let said = run(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
-        Ok(Loop(said.trim().to_owned()))
+        Ok(LoopDevice(said.trim().to_owned()))
     }
 }
 
-impl Drop for Loop {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
         if let Err(error) = run(Command::new("losetup").args(["--detach", &self.0])) {
             println!("  {error}");
@@ -191,7 +192,7 @@ impl Setup {
         (file, bytes): (&Path, u64),
         folder: PathBuf,
     ) -> Result<Mount, String> {
-        let under = Loop::over(file, bytes)?;
+        let under = LoopDevice::over(file, bytes)?;
         let volume = self.volume(&under.0, "")?;
         let mut mount = self.mount(&volume, folder)?;
         mount.under = Some(under);
@@ -204,7 +205,7 @@ impl Setup {
         (file, bytes): (&Path, u64),
         folder: PathBuf,
     ) -> Result<Mount, String> {
-        let under = Loop::over(file, bytes)?;
+        let under = LoopDevice::over(file, bytes)?;
         self.run(Command::new("mkfs.ext4").args(["-q", &under.0]))?;
         self.run(Command::new("mount").args(["-t", "ext4", &under.0]).arg(&folder))?;
         Ok(Mount { folder, server: None, under: Some(under) })

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::load::on_core;
 use super::setup::Setup;
-use crate::bench::packets::judge::{Bound, Measured, Side, ratio};
+use crate::bench::packets::judge::{Bound, ComparedSide, Comparison, ratio};
 use crate::bench::process::Server;
 
 /// Bytes of the file below each side, and those that requests go to.
@@ -18,7 +18,7 @@ const SPAN: u64 = 768 << 20;
 const LOADS: [(&str, &str, f64); 2] = [("write", "0", 0.95), ("read", "100", 0.97)];
 
 /// Measures writes and then reads on a disk, and again in memory, where no disk hides the cost.
-pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
+pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Comparison>, String> {
     let mut measured = Vec::new();
     for place in ["disk", "memory"] {
         let folder = if place == "disk" { &setup.disk } else { &setup.memory };
@@ -30,7 +30,7 @@ pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
             load(setup, server, "0", SPAN as f64 / 1e9)?;
         }
         for (name, reads, target) in LOADS {
-            let mut sides = ["file:", "ftl:file:"].map(|name| Side::new(name.to_owned()));
+            let mut sides = ["file:", "ftl:file:"].map(|name| ComparedSide::new(name.to_owned()));
             for _ in 0..setup.rounds {
                 for (side, server) in sides.iter_mut().zip(&servers) {
                     side.add(load(setup, server, reads, setup.seconds));
@@ -39,7 +39,7 @@ pub(super) fn measure(setup: &mut Setup) -> Result<Vec<Measured>, String> {
             let what = format!("{name}s of 1 MiB on {place}, ftl:file: beside file:");
             let judged = vec![ratio(what, &sides[1], &sides[0], Bound::AtLeast(target))];
             let about = format!("{name}s of 1 MiB in order, 4 in flight, on {place}");
-            measured.push(Measured {
+            measured.push(Comparison {
                 name: "stream",
                 about,
                 unit: "MB/s",

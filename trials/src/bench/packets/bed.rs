@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::transport::{Places, Transport};
-use super::watch::{Reading, Spent, Watch, spent};
+use super::transport::{LinkAddresses, Transport};
+use super::watch::{Reading, SpentTime, Watch, spent};
 use crate::bench::link::Link;
 use crate::bench::process::{PACKET_LINK, Server, show};
 
@@ -54,7 +54,7 @@ pub(super) struct Figure {
 pub(super) struct Cable {
     pub(super) program: PathBuf,
     pub(super) link: Link,
-    pub(super) places: Places,
+    pub(super) places: LinkAddresses,
     pub(super) rounds: usize,
     pub(super) seconds: f64,
     last_port: u16,
@@ -71,7 +71,7 @@ impl Cable {
         rounds: usize,
         seconds: f64,
     ) -> Result<Cable, String> {
-        let places = Places::new(&link, key)?;
+        let places = LinkAddresses::new(&link, key)?;
         let commands = BTreeSet::new();
         Ok(Cable { program, link, places, rounds, seconds, last_port: 7420, commands })
     }
@@ -116,8 +116,8 @@ impl Cable {
         command
     }
 
-    /// Runs a load of this shape over a transport, on a server of its own, as fast as possible. Over
-    /// packets, the client divides its connections among so many associations.
+    /// Runs a load of this shape over a transport, on a server of its own, as fast as possible.
+    /// Over packets, the client divides its connections among so many associations.
     pub(super) fn once(
         &mut self,
         transport: Transport,
@@ -173,7 +173,7 @@ fn show_path(path: &str) -> String {
 }
 
 impl Figure {
-    fn account(&mut self, spent: Spent) {
+    fn account(&mut self, spent: SpentTime) {
         self.taken = spent.taken;
         if self.rate > 0.0 {
             self.server_nanos = spent.server * 1e9 / self.rate;
@@ -242,7 +242,7 @@ mod tests {
     fn what_a_load_prints_is_read() {
         let text = r#"{"iops": 4e6, "errors": 0, "read": {"latency_us": {"p50": 1.5, "p95": 3}}}"#;
         let mut figure = parse(&format!("words\n{text}\n")).unwrap();
-        figure.account(Spent { server: 0.8, taken: 0.1 });
+        figure.account(SpentTime { server: 0.8, taken: 0.1 });
         assert_eq!((figure.rate, figure.p50_us, figure.p95_us), (4e6, 1.5, 3.0));
         assert_eq!((figure.server_nanos, figure.taken), (200.0, 0.1));
         assert_eq!(parse(&text.replace("\"errors\": 0", "\"errors\": 1")), None);

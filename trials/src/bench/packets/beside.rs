@@ -2,7 +2,7 @@
 //! listener is compared with a server without it, in pairs of turns.
 
 use super::bed::{Cable, Figure, Shape};
-use super::judge::{Bound, Measured, Side, pairs};
+use super::judge::{Bound, ComparedSide, Comparison, pairs};
 use super::transport::Transport;
 
 /// The loads over TCP: their names, descriptions and shapes.
@@ -20,16 +20,16 @@ const fn shape(block_size: usize, connections: usize, queue_depth: usize) -> Sha
 }
 
 /// Measures all loads at both servers. Every second pair begins with the other server.
-pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Comparison> {
     LOADS.iter().flat_map(|(name, about, shape)| one(bed, name, about, *shape)).collect()
 }
 
 /// Measures one load. Returns its speed, and the processor time of the server for each request.
-fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Measured; 2] {
+fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Comparison; 2] {
     let names = ["TCP alone", "beside a listener of packets"].map(str::to_owned);
     let is_lone = shape.connections * shape.queue_depth == 1;
-    let mut speeds = names.clone().map(Side::new);
-    let mut costs = names.map(Side::new);
+    let mut speeds = names.clone().map(ComparedSide::new);
+    let mut costs = names.map(ComparedSide::new);
     for round in 0..bed.rounds {
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for which in order {
@@ -52,7 +52,7 @@ fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Measu
         |(sides, unit, bound)| {
             let what = format!("beside a listener of packets, {unit}, in pairs");
             let judged = vec![pairs(what, &sides[1], &sides[0], bound)];
-            Measured { name, about: about.to_owned(), unit, sides: sides.into(), judged }
+            Comparison { name, about: about.to_owned(), unit, sides: sides.into(), judged }
         },
     )
 }

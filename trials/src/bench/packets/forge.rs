@@ -1,10 +1,10 @@
 //! `trials forge`: sends forged packets to a server as fast as it can, as somebody would who sees
 //! the packets of a client; and `trials sink`, which receives packets and throws them away.
 //!
-//! The packets come from the address and port of the client, by a raw socket, so that the server looks
-//! into them. A quarter of the packets each is random bytes, replays, packets with a wrong cookie, association
-//! or number, and packets that were cut. An unsealed packet with everything right is not made: no
-//! endpoint could tell it from the client's (docs/explanation/packets.md).
+//! The packets come from the address and port of the client, by a raw socket, so that the server
+//! looks into them. A quarter of the packets each is random bytes, replays, packets with a wrong
+//! cookie, association or number, and packets that were cut. An unsealed packet with everything
+//! right is not made: no endpoint could tell it from the client's (docs/explanation/packets.md).
 
 use std::io::IoSlice;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -64,7 +64,7 @@ pub(crate) struct SinkOptions {
 /// Captures packets, and sends forged ones until it is killed. Prints how many it has sent so far.
 pub(crate) fn run(options: &ForgeOptions) -> Result<(), String> {
     println!("ready {}", options.to);
-    let mut chance = Chance(Wrapping(options.seed));
+    let mut chance = Rng(Wrapping(options.seed));
     let captured = capture(options.seen)?;
     let SocketAddr::V4(to) = options.to else { return Err("expected an IPv4 address".to_owned()) };
     let forged: Vec<Vec<u8>> = (0..FORGED)
@@ -116,13 +116,13 @@ pub(crate) fn sink(options: &SinkOptions) -> Result<(), String> {
 
 /// A packet of a client, and the UDP port that it came from.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct CapturedPacket {
     from: u16,
     packet: Vec<u8>,
 }
 
 /// Captures packets that go to a UDP port from here. Needs root.
-fn capture(port: u16) -> Result<Vec<Seen>, String> {
+fn capture(port: u16) -> Result<Vec<CapturedPacket>, String> {
     let failed = |error: rustix::io::Errno| format!("capturing packets: {error}");
     let all = Some(net::eth::ALL);
     let kind = SocketType::DGRAM;
@@ -145,7 +145,7 @@ fn capture(port: u16) -> Result<Vec<Seen>, String> {
 }
 
 /// Returns the first packet in the IPv4 datagram, if that goes to the UDP port.
-fn seen(datagram: &[u8], port: u16) -> Option<Seen> {
+fn seen(datagram: &[u8], port: u16) -> Option<CapturedPacket> {
     let head = usize::from(datagram.first().filter(|first| **first >> 4 == 4)? & 15) * 4;
     let is_udp = datagram.get(9) == Some(&17);
     let udp = datagram.get(head..).filter(|udp| is_udp && udp.len() >= UDP_BYTES)?;
@@ -154,7 +154,7 @@ fn seen(datagram: &[u8], port: u16) -> Option<Seen> {
     let (head, _) = PacketHead::read_from_prefix(payload).ok()?;
     let length = usize::from(head.bytes.get());
     let packet = payload.get(..length).filter(|packet| packet.len() >= HEAD_BYTES)?.to_vec();
-    Some(Seen { from: u16::from_be_bytes([udp[0], udp[1]]), packet })
+    Some(CapturedPacket { from: u16::from_be_bytes([udp[0], udp[1]]), packet })
 }
 
 /// Returns an IPv4 datagram with a packet. The kernel fills in its source address, length and
@@ -172,7 +172,7 @@ fn datagram(from: u16, to: SocketAddrV4, packet: &[u8]) -> Vec<u8> {
 }
 
 /// Makes a forged packet of the kind of number `nth` from one that was captured.
-fn forge(nth: usize, captured: &[u8], chance: &mut Chance) -> Vec<u8> {
+fn forge(nth: usize, captured: &[u8], chance: &mut Rng) -> Vec<u8> {
     let mut packet = captured.to_vec();
     match nth % 4 {
         0 => {
@@ -188,7 +188,7 @@ fn forge(nth: usize, captured: &[u8], chance: &mut Chance) -> Vec<u8> {
 
 /// Gives a packet a wrong cookie, association or, if it is sealed, number. The checksum of one that
 /// is not sealed is right.
-fn mislead(packet: &mut [u8], chance: &mut Chance) {
+fn mislead(packet: &mut [u8], chance: &mut Rng) {
     let (mut head, _) = PacketHead::read_from_prefix(packet).expect("captured packets have heads");
     let is_sealed = head.flags & FLAG_SEALED != 0;
     match chance.below(if is_sealed { 3 } else { 2 }) {
@@ -207,9 +207,9 @@ fn mislead(packet: &mut [u8], chance: &mut Chance) {
 }
 
 /// A generator of random numbers with a seed (SplitMix64).
-struct Chance(Wrapping<u64>);
+struct Rng(Wrapping<u64>);
 
-impl Chance {
+impl Rng {
     /// Returns a number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 += 0x9e37_79b9_7f4a_7c15;
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn no_forged_packet_has_everything_right() {
-        let mut chance = Chance(Wrapping(1));
+        let mut chance = Rng(Wrapping(1));
         let captured = whole(0);
         for nth in 0..400 {
             let packet = forge(nth, &captured, &mut chance);
@@ -270,7 +270,7 @@ mod tests {
         let mut bytes = datagram(999, to, &packet);
         assert_eq!(bytes.len(), 128);
         bytes.extend_from_slice(&packet);
-        assert_eq!(seen(&bytes, 7420), Some(Seen { from: 999, packet }));
+        assert_eq!(seen(&bytes, 7420), Some(CapturedPacket { from: 999, packet }));
         assert_eq!(seen(&bytes, 7421), None);
         assert_eq!(seen(&bytes[..60], 7420), None);
         bytes[9] = 6;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::bed::{CLIENT_CPU, Cable, Figure, SERVER_CPU, Shape};
-use super::judge::{Bound, Judged, Measured, Side, ratio, verdict};
+use super::judge::{Bound, ComparedSide, Comparison, TargetResult, ratio, verdict};
 use super::transport::Transport;
 use crate::bench::process::{Server, private_bytes};
 
@@ -24,7 +24,7 @@ const GROWTH_MAX: f64 = 1_048_576.0;
 
 /// The destinations of forged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+enum ForgeTarget {
     /// No packets are forged.
     Nobody,
     Server,
@@ -34,7 +34,8 @@ enum To {
     Closed,
 }
 
-const ALL: [To; 4] = [To::Nobody, To::Server, To::Sink, To::Closed];
+const ALL: [ForgeTarget; 4] =
+    [ForgeTarget::Nobody, ForgeTarget::Server, ForgeTarget::Sink, ForgeTarget::Closed];
 
 /// The findings of the rounds besides the read latencies.
 #[derive(Default)]
@@ -48,15 +49,15 @@ struct ForgedRounds {
 }
 
 /// Measures reads during a flood of forged packets, without and with encryption.
-pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Comparison> {
     [("forged", Transport::UdpFixed), ("forged sealed", Transport::SealedFixed)]
         .map(|(name, transport)| one(bed, name, transport))
         .into()
 }
 
-fn one(bed: &mut Cable, name: &'static str, transport: Transport) -> Measured {
+fn one(bed: &mut Cable, name: &'static str, transport: Transport) -> Comparison {
     let (mut sides, mut told) =
-        (ALL.map(|to| Side::new(to.name().to_owned())), ForgedRounds::default());
+        (ALL.map(|to| ComparedSide::new(to.name().to_owned())), ForgedRounds::default());
     if let Err(error) = rounds(bed, transport, &mut sides, &mut told) {
         sides[1].add(Err(error));
     }
@@ -85,11 +86,11 @@ fn one(bed: &mut Cable, name: &'static str, transport: Transport) -> Measured {
         }
     }
     let about = format!("{READS_PER_SECOND} reads/s of 4 KiB, {transport}");
-    Measured { name, about, unit: "µs, p95", sides: sides.into(), judged }
+    Comparison { name, about, unit: "µs, p95", sides: sides.into(), judged }
 }
 
 /// Judges the growth of the server's memory after the first round.
-fn memory(readings: &[f64]) -> Judged {
+fn memory(readings: &[f64]) -> TargetResult {
     let growth = match readings {
         [_, first, .., last] => Some((last - first).max(0.0)),
         _ => None,
@@ -107,7 +108,7 @@ fn memory(readings: &[f64]) -> Judged {
 fn rounds(
     bed: &mut Cable,
     transport: Transport,
-    sides: &mut [Side],
+    sides: &mut [ComparedSide],
     told: &mut ForgedRounds,
 ) -> Result<(), String> {
     let port = bed.port();
@@ -125,7 +126,7 @@ fn rounds(
             told.lost += figure.lost;
             told.rates[nth].extend(rate);
             // The forger and the sink are no other work, so the quiet turn tells of the machine.
-            if to == To::Nobody {
+            if to == ForgeTarget::Nobody {
                 taken = figure.taken;
             }
             sides[nth].add(Ok((figure.p95_us, taken)));
@@ -141,19 +142,19 @@ fn once(
     bed: &mut Cable,
     server: &Server,
     url: &str,
-    (port, to): (u16, To),
+    (port, to): (u16, ForgeTarget),
 ) -> Result<(Figure, Option<f64>), String> {
     let other = bed.port();
     let at = |port: u16| SocketAddr::new(bed.places.internet(), port);
     let (target, sink) = match to {
-        To::Nobody => (None, None),
-        To::Server => (Some(at(port)), None),
-        To::Sink => {
+        ForgeTarget::Nobody => (None, None),
+        ForgeTarget::Server => (Some(at(port)), None),
+        ForgeTarget::Sink => {
             let mut command = pinned(bed.link.server_side("taskset"), SERVER_CPU)?;
             command.args(["sink", "--at", &at(other).to_string()]);
             (Some(at(other)), Some(Server::start(&mut command)?))
         }
-        To::Closed => (Some(at(other)), None),
+        ForgeTarget::Closed => (Some(at(other)), None),
     };
     let forger = match target {
         None => None,
@@ -189,13 +190,13 @@ fn pinned(mut command: Command, core: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-impl To {
+impl ForgeTarget {
     fn name(self) -> &'static str {
         match self {
-            To::Nobody => "no forged packets",
-            To::Server => "forged packets",
-            To::Sink => "the same to a bare socket",
-            To::Closed => "the same to a closed port",
+            ForgeTarget::Nobody => "no forged packets",
+            ForgeTarget::Server => "forged packets",
+            ForgeTarget::Sink => "the same to a bare socket",
+            ForgeTarget::Closed => "the same to a closed port",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::bed::{Cable, Shape};
-use super::judge::{Bound, Measured, Side, verdict};
+use super::judge::{Bound, ComparedSide, Comparison, verdict};
 use super::transport::Transport;
 use super::watch::ran;
 use crate::bench::process::{STOP, Server, private_bytes};
@@ -31,9 +31,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const IDLE_MIN: Duration = Duration::from_secs(2);
 
 /// Measures the idle connections over each transport.
-pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
-    let mut cores = TRANSPORTS.map(|transport| Side::new(transport.to_string()));
-    let mut bytes = TRANSPORTS.map(|transport| Side::new(transport.to_string()));
+pub(super) fn measure(bed: &mut Cable) -> Vec<Comparison> {
+    let mut cores = TRANSPORTS.map(|transport| ComparedSide::new(transport.to_string()));
+    let mut bytes = TRANSPORTS.map(|transport| ComparedSide::new(transport.to_string()));
     for _ in 0..bed.rounds {
         for (nth, transport) in TRANSPORTS.into_iter().enumerate() {
             let idle = once(bed, transport);
@@ -52,21 +52,21 @@ pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
             });
             let judged = judged.collect();
             let about = format!("{CONNECTIONS} idle connections of one client");
-            Measured { name: "idle", about, unit, sides: sides.into(), judged }
+            Comparison { name: "idle", about, unit, sides: sides.into(), judged }
         })
         .into()
 }
 
 /// The share of a server that idle connections take.
 #[derive(Clone, Debug)]
-struct Idle {
+struct IdleShare {
     /// The processor time of the whole server, as a share of a core.
     core: f64,
     /// Bytes of private resident memory for each connection.
     bytes: f64,
 }
 
-fn once(bed: &mut Cable, transport: Transport) -> Result<Idle, String> {
+fn once(bed: &mut Cable, transport: Transport) -> Result<IdleShare, String> {
     let port = bed.port();
     let server = bed.serve(&[transport.server_url(&bed.places, port)])?;
     let url = transport.client_url(&bed.places, port);
@@ -83,7 +83,7 @@ fn once(bed: &mut Cable, transport: Transport) -> Result<Idle, String> {
         ran(server.id()).saturating_sub(earlier).as_secs_f64() / began.elapsed().as_secs_f64();
     let bytes = memory()?.saturating_sub(before) as f64 / CONNECTIONS as f64;
     client.end()?;
-    Ok(Idle { core, bytes })
+    Ok(IdleShare { core, bytes })
 }
 
 /// Waits until the server has little to do for half a second, after it had something to do.

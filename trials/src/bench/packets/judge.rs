@@ -13,7 +13,7 @@ pub(crate) enum Bound {
 
 /// The figures of one compared side, one for each round.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Side {
+pub(crate) struct ComparedSide {
     pub(crate) name: String,
     pub(crate) values: Vec<f64>,
     /// The share of processor time that other processes took, by round.
@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
 
 /// A target with its result.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct TargetResult {
     pub(crate) what: String,
     pub(crate) bound: Bound,
     /// The measured figure, with its unit; empty if there is none.
@@ -44,14 +44,14 @@ pub(crate) struct Judged {
 
 /// The results of one comparison.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct Comparison {
     pub(crate) name: &'static str,
     pub(crate) about: String,
     /// The name of the compared quantity, with its unit.
     pub(crate) unit: &'static str,
     /// The compared sides. Ratios are to the first one.
-    pub(crate) sides: Vec<Side>,
-    pub(crate) judged: Vec<Judged>,
+    pub(crate) sides: Vec<ComparedSide>,
+    pub(crate) judged: Vec<TargetResult>,
 }
 
 impl Bound {
@@ -63,10 +63,10 @@ impl Bound {
     }
 }
 
-impl Side {
+impl ComparedSide {
     /// Creates a side without figures.
-    pub(crate) fn new(name: String) -> Side {
-        Side { name, ..Side::default() }
+    pub(crate) fn new(name: String) -> ComparedSide {
+        ComparedSide { name, ..ComparedSide::default() }
     }
 
     /// Adds the result of a round: a figure and the share of time that other processes took, or the
@@ -122,7 +122,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Judges the ratio of the medians of two sides against a bound.
-pub(crate) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+pub(crate) fn ratio(
+    what: String,
+    ours: &ComparedSide,
+    theirs: &ComparedSide,
+    bound: Bound,
+) -> TargetResult {
     let ratio = match (ours.median(), theirs.median()) {
         (Some(ours), Some(theirs)) if theirs > 0.0 => Some(ours / theirs),
         _ => None,
@@ -133,7 +138,12 @@ pub(crate) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
 
 /// Judges the median of the ratios of two sides in each round. The outcome is
 /// [`Verdict::NotDecided`] if the ratios vary so much that the true median may be beyond the bound.
-pub(crate) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+pub(crate) fn pairs(
+    what: String,
+    ours: &ComparedSide,
+    theirs: &ComparedSide,
+    bound: Bound,
+) -> TargetResult {
     let is_whole = ours.values.len() == theirs.values.len();
     let pairs = ours.values.iter().zip(&theirs.values).filter(|_| is_whole);
     let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs).collect();
@@ -154,8 +164,8 @@ pub(crate) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
 /// Returns the standard error of a median, from the median of the distances to it. With one value
 /// the error is unknown and counts as infinite.
 fn error_of_median(values: &[f64], middle: f64) -> f64 {
-    // For a normal distribution, the standard deviation is 1.4826 times the median distance, and the
-    // standard error of a median 1.2533 times that of a mean.
+    // For a normal distribution, the standard deviation is 1.4826 times the median distance, and
+    // the standard error of a median 1.2533 times that of a mean.
     const FACTOR: f64 = 1.4826 * 1.2533;
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
     match median(&distances) {
@@ -170,8 +180,8 @@ pub(crate) fn verdict(
     bound: Bound,
     figure: Option<f64>,
     result: String,
-    sides: &[&Side],
-) -> Judged {
+    sides: &[&ComparedSide],
+) -> TargetResult {
     let doubt = sides.iter().find_map(|side| side.doubt());
     let verdict = match (doubt, figure) {
         (Some(doubt), _) => Verdict::NotDecided(doubt),
@@ -179,19 +189,19 @@ pub(crate) fn verdict(
         (None, Some(_)) => Verdict::Missed,
         (None, None) => Verdict::NotDecided("there is no figure".to_owned()),
     };
-    Judged { what, bound, result, verdict }
+    TargetResult { what, bound, result, verdict }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn side(values: &[f64], taken: f64) -> Side {
+    fn side(values: &[f64], taken: f64) -> ComparedSide {
         let taken = values.iter().map(|_| taken).collect();
-        Side { name: "UDP".to_owned(), values: values.to_vec(), taken, obstacle: None }
+        ComparedSide { name: "UDP".to_owned(), values: values.to_vec(), taken, obstacle: None }
     }
 
-    fn judged(ours: &Side, theirs: &Side, bound: Bound) -> (String, Verdict) {
+    fn judged(ours: &ComparedSide, theirs: &ComparedSide, bound: Bound) -> (String, Verdict) {
         let judged = ratio(String::new(), ours, theirs, bound);
         (judged.result, judged.verdict)
     }

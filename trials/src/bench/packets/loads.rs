@@ -1,7 +1,7 @@
 //! The rows that compare one load over several transports.
 
 use super::bed::{Cable, Figure, Shape};
-use super::judge::{Bound, Measured, Side, ratio};
+use super::judge::{Bound, ComparedSide, Comparison, ratio};
 use super::transport::Transport;
 
 /// The compared quantity of a load.
@@ -133,11 +133,14 @@ impl Quantity {
 }
 
 impl Load {
-    /// Measures all transports in turns. A transport that fails, such as AF_XDP where it is missing, has no
-    /// figures.
-    pub(super) fn measure(&self, bed: &mut Cable) -> Measured {
-        let mut sides: Vec<Side> =
-            self.transports.iter().map(|transport| Side::new(transport.to_string())).collect();
+    /// Measures all transports in turns. A transport that fails, such as AF_XDP where it is
+    /// missing, has no figures.
+    pub(super) fn measure(&self, bed: &mut Cable) -> Comparison {
+        let mut sides: Vec<ComparedSide> = self
+            .transports
+            .iter()
+            .map(|transport| ComparedSide::new(transport.to_string()))
+            .collect();
         for _ in 0..bed.rounds {
             for (transport, side) in self.transports.iter().zip(&mut sides) {
                 let associations = if *transport == Transport::Tcp { 1 } else { self.associations };
@@ -153,7 +156,7 @@ impl Load {
             ratio(format!("{ours} beside {theirs}"), side(*ours), side(*theirs), *bound)
         });
         let judged = judged.collect();
-        Measured {
+        Comparison {
             name: self.name,
             about: self.about.to_owned(),
             unit: self.of.unit(),

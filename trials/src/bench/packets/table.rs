@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::judge::{Bound, Judged, Measured, Side, Verdict};
+use super::judge::{Bound, ComparedSide, Comparison, TargetResult, Verdict};
 
 /// Returns the figures and the verdicts of the measured rows, as two tables in Markdown. `sides` is
 /// the word for what the rows compare.
-pub(crate) fn markdown(rows: &[Measured], sides: &str) -> String {
+pub(crate) fn markdown(rows: &[Comparison], sides: &str) -> String {
     let mut text = format!(
         "| row | load | unit | {sides} | median (least–most) | ratio | taken |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let first = row.sides.first().and_then(Side::median);
+        let first = row.sides.first().and_then(ComparedSide::median);
         for side in &row.sides {
             let ratio = match (side.median(), first) {
                 (Some(ours), Some(theirs)) if theirs > 0.0 => format!("{:.2}", ours / theirs),
@@ -59,7 +59,7 @@ pub(super) fn document(
     )
 }
 
-fn cells(judged: &Judged) -> String {
+fn cells(judged: &TargetResult) -> String {
     let bound = match judged.bound {
         Bound::AtLeast(least) => format!("≥ {least}"),
         Bound::AtMost(most) => format!("≤ {most}"),
@@ -72,7 +72,7 @@ fn cells(judged: &Judged) -> String {
     format!("{} {bound} | {} | {verdict} |", judged.what, judged.result)
 }
 
-fn range(side: &Side) -> String {
+fn range(side: &ComparedSide) -> String {
     let Some(median) = side.median() else { return "not measured".to_owned() };
     let least = side.values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = side.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -87,9 +87,9 @@ mod tests {
     use super::*;
     use crate::bench::packets::judge::ratio;
 
-    fn side(name: &str, values: &[f64]) -> Side {
+    fn side(name: &str, values: &[f64]) -> ComparedSide {
         let taken = vec![0.0; values.len()];
-        Side { name: name.to_owned(), values: values.to_vec(), taken, obstacle: None }
+        ComparedSide { name: name.to_owned(), values: values.to_vec(), taken, obstacle: None }
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         let what = "UDP beside TCP".to_owned();
         let judged = vec![ratio(what, &sides[1], &sides[0], Bound::AtLeast(4.0))];
         let about = "a load".to_owned();
-        let row = Measured { name: "deep", about, unit: "µs", sides, judged };
+        let row = Comparison { name: "deep", about, unit: "µs", sides, judged };
         let text = markdown(&[row], "transport");
         assert!(text.contains("| TCP | 11.0 (10.0–12.0) | 1.00 | 0 % |"), "{text}");
         assert!(text.contains("| UDP | 220 (210–230) | 20.00 | 0 % |"), "{text}");

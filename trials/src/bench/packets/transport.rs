@@ -21,18 +21,18 @@ pub(super) enum Transport {
 }
 
 /// The names and addresses in the URLs of a link.
-pub(super) struct Places {
+pub(super) struct LinkAddresses {
     address: &'static str,
     interfaces: [&'static str; 2],
     mac: String,
     key: PathBuf,
 }
 
-impl Places {
+impl LinkAddresses {
     /// Returns the places of a link. `key` is the file of the key for sealed packets.
-    pub(super) fn new(link: &Link, key: PathBuf) -> Result<Places, String> {
+    pub(super) fn new(link: &Link, key: PathBuf) -> Result<LinkAddresses, String> {
         let (address, interfaces) = (link.server_address(), link.interfaces());
-        Ok(Places { address, interfaces, mac: link.server_mac()?, key })
+        Ok(LinkAddresses { address, interfaces, mac: link.server_mac()?, key })
     }
 
     /// Returns the server's internet address.
@@ -43,7 +43,7 @@ impl Places {
 
 impl Transport {
     /// Returns the URL at which the server listens on `port`.
-    pub(super) fn server_url(self, places: &Places, port: u16) -> String {
+    pub(super) fn server_url(self, places: &LinkAddresses, port: u16) -> String {
         match self {
             Transport::Tcp => format!("reflex://{}:{port}", places.address),
             Transport::XdpFixed => {
@@ -54,8 +54,8 @@ impl Transport {
     }
 
     /// Returns the URL that a client uses for the server on `port`.
-    pub(super) fn client_url(self, places: &Places, port: u16) -> String {
-        let Places { address, interfaces, mac, key } = places;
+    pub(super) fn client_url(self, places: &LinkAddresses, port: u16) -> String {
+        let LinkAddresses { address, interfaces, mac, key } = places;
         match self {
             Transport::Tcp => format!("reflex://{address}:{port}?v=2"),
             Transport::Udp => format!("reflex+udp://{address}:{port}"),
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn servers_and_clients_agree_about_the_port() {
         let (mac, key) = ("02:00:00:00:00:01".to_owned(), PathBuf::from("/k"));
-        let places = Places { address: "10.0.0.1", interfaces: ["a", "b"], mac, key };
+        let places = LinkAddresses { address: "10.0.0.1", interfaces: ["a", "b"], mac, key };
         let urls = |transport: Transport| {
             (transport.server_url(&places, 81), transport.client_url(&places, 81))
         };

@@ -1,5 +1,5 @@
-//! The work of the two cores during a measurement: the processor time of the server's worker, and the
-//! time that other work took from the server and from the client.
+//! The work of the two cores during a measurement: the processor time of the server's worker, and
+//! the time that other work took from the server and from the client.
 //!
 //! The kernel's own threads for packets are a part of the network, so their time is not counted as
 //! taken.
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use crate::bench::process::machine_cpu_nanos;
-use crate::siege::account::{Waits, named};
+use crate::siege::account::{ThreadTimes, named};
 
 /// The names with which threads of a server and of a client begin.
 const WORKER: &str = "worker-";
@@ -22,16 +22,16 @@ const TICK: Duration = Duration::from_millis(10);
 pub(super) struct Reading {
     at: Instant,
     /// The server's worker on core 0, and the client's thread on core 1.
-    sides: [Waits; 2],
+    sides: [ThreadTimes; 2],
     /// The kernel's threads for packets on the two cores.
-    kernel: [Waits; 2],
+    kernel: [ThreadTimes; 2],
     /// The steal time of the two processors: time that the hypervisor gave to others.
     stolen: [Duration; 2],
 }
 
 /// The time that was spent between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct SpentTime {
     /// The processor time of the server's worker, as a share of the time.
     pub(super) server: f64,
     /// The time that other work took from the server or the client, whichever lost more, as a share
@@ -63,7 +63,7 @@ impl Watch {
         if self.sides[1].is_none() {
             self.sides[1] = first(&threads(self.client), LOAD);
         }
-        let read = |file: &Option<File>| file.as_ref().map(Waits::read).unwrap_or_default();
+        let read = |file: &Option<File>| file.as_ref().map(ThreadTimes::read).unwrap_or_default();
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Reading {
             at: Instant::now(),
@@ -76,7 +76,7 @@ impl Watch {
 
 impl Reading {
     /// Returns what happened since an earlier reading.
-    fn since(&self, earlier: &Reading) -> Spent {
+    fn since(&self, earlier: &Reading) -> SpentTime {
         let time = (self.at - earlier.at).as_secs_f64().max(1e-9);
         let taken = |core: usize| {
             let waited = self.sides[core].taken_since(&earlier.sides[core]);
@@ -85,13 +85,13 @@ impl Reading {
             (waited.saturating_sub(network) + stolen).as_secs_f64() / time
         };
         let ran = self.sides[0].ran.saturating_sub(earlier.sides[0].ran);
-        Spent { server: ran.as_secs_f64() / time, taken: taken(0).max(taken(1)) }
+        SpentTime { server: ran.as_secs_f64() / time, taken: taken(0).max(taken(1)) }
     }
 }
 
 /// Returns what happened in the last `length` of the readings, whose last is the end of the load.
-pub(super) fn spent(readings: &[Reading], length: Duration) -> Spent {
-    let Some(last) = readings.last() else { return Spent::default() };
+pub(super) fn spent(readings: &[Reading], length: Duration) -> SpentTime {
+    let Some(last) = readings.last() else { return SpentTime::default() };
     // The load was still under way a moment ago.
     let is_whole = |reading: &&Reading| last.at.duration_since(reading.at) <= length;
     let first = readings.iter().find(is_whole).unwrap_or(last);
@@ -99,15 +99,15 @@ pub(super) fn spent(readings: &[Reading], length: Duration) -> Spent {
 }
 
 /// A watch that separates the processor time of this process's children from that of other work.
-pub(super) struct Others {
+pub(super) struct OtherWorkWatch {
     began: Instant,
     machine: Duration,
     ours: Duration,
 }
 
-impl Others {
-    pub(super) fn begin() -> Others {
-        Others { began: Instant::now(), machine: machine(), ours: ours() }
+impl OtherWorkWatch {
+    pub(super) fn begin() -> OtherWorkWatch {
+        OtherWorkWatch { began: Instant::now(), machine: machine(), ours: ours() }
     }
 
     /// Returns the share of all processors' time that other work has taken. Children count once
@@ -136,7 +136,7 @@ fn ours() -> Duration {
 /// Returns the processor time of all threads of a process so far.
 pub(crate) fn ran(id: u32) -> Duration {
     let all = named(&threads(id), "").unwrap_or_default();
-    all.iter().map(|thread| Waits::read(thread).ran).sum()
+    all.iter().map(|thread| ThreadTimes::read(thread).ran).sum()
 }
 
 /// Opens the account of the first thread or process in a folder of `/proc` whose name begins so.
@@ -162,10 +162,15 @@ mod tests {
     use super::*;
 
     fn reading(at: Instant, ran_ms: u64, stolen_ms: u64) -> Reading {
-        let mut ran = Waits::default();
+        let mut ran = ThreadTimes::default();
         ran.ran = Duration::from_millis(ran_ms);
         let stolen = [Duration::ZERO, Duration::from_millis(stolen_ms)];
-        Reading { at, sides: [ran, Waits::default()], kernel: [Waits::default(); 2], stolen }
+        Reading {
+            at,
+            sides: [ran, ThreadTimes::default()],
+            kernel: [ThreadTimes::default(); 2],
+            stolen,
+        }
     }
 
     #[test]
@@ -175,7 +180,7 @@ mod tests {
         let readings =
             [reading(at, 0, 0), reading(later(900), 100, 0), reading(later(1900), 600, 80)];
         let spent = spent(&readings, Duration::from_secs(1));
-        assert_eq!(spent, Spent { server: 0.5, taken: 0.08 });
+        assert_eq!(spent, SpentTime { server: 0.5, taken: 0.08 });
     }
 
     #[test]

@@ -49,7 +49,7 @@ for n in $(seq 400); do [ -b /dev/nullb1 ] && exit 0; sleep 0.05; done; exit 1
 ";
 
 /// A guest with a device through each kind of client, and the servers behind them.
-pub(super) struct Bed {
+pub(super) struct GuestSetup {
     guest: Guest,
     counter: Counter,
     names: Names,
@@ -65,7 +65,7 @@ pub(super) struct Bed {
 
 /// A reading of the counts: instructions in programs and in the kernel, reads of a device, and the
 /// time.
-struct Look {
+struct CountReading {
     counts: [u64; 2],
     reads: u64,
     at: Instant,
@@ -73,7 +73,7 @@ struct Look {
 
 /// The changes between two readings: instructions in programs and in the kernel, reads of the
 /// device, and seconds.
-struct Watched {
+struct CountChanges {
     counts: [f64; 2],
     reads: u64,
     seconds: f64,
@@ -85,8 +85,8 @@ struct Target {
     control: String,
 }
 
-impl Bed {
-    pub(super) fn start(context: &Context) -> Result<Bed, String> {
+impl GuestSetup {
+    pub(super) fn start(context: &Context) -> Result<GuestSetup, String> {
         let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
         let server = serve(context, ports)?;
         let target = Target::start(&context.folder, ports[3])?;
@@ -98,7 +98,7 @@ impl Bed {
         let program = context.nearflash.display();
         open(&mut guest, &ports, &format!("exec {program} attach"))?;
         let names = Names::parse(&guest.must("cat /proc/kallsyms", SOON)?);
-        let mut bed = Bed {
+        let mut bed = GuestSetup {
             guest,
             counter,
             names,
@@ -147,7 +147,7 @@ impl Bed {
 
     /// Starts a load on a device, and watches it once it has made `begun` reads. Ends the load and
     /// returns what happened meanwhile.
-    fn watch(&mut self, device: &str, depth: u32, begun: u64) -> Result<Watched, String> {
+    fn watch(&mut self, device: &str, depth: u32, begun: u64) -> Result<CountChanges, String> {
         let load = load(device, &format!("--iodepth={depth} --time_based --runtime=600"));
         let started = self.guest.start(&format!("echo $$ >/run/load; exec {load}"))?;
         let before = reads(device);
@@ -169,15 +169,15 @@ impl Bed {
         let counts = [0, 1]
             .map(|mode| (last.counts[mode] - first.counts[mode]) as f64 - self.cost_of_look[mode]);
         let seconds = last.at.duration_since(first.at).as_secs_f64();
-        Ok(Watched { counts, reads: last.reads - first.reads, seconds })
+        Ok(CountChanges { counts, reads: last.reads - first.reads, seconds })
     }
 
     /// Returns the guest's instructions and the device's reads so far.
-    fn look(&mut self, device: &str) -> Result<Look, String> {
+    fn look(&mut self, device: &str) -> Result<CountReading, String> {
         let text = self.guest.must(&reads(device), SOON)?;
         let counts = self.counter.read()?;
         let reads = text.trim().parse().map_err(|_| format!("{device} has read {text:?}"))?;
-        Ok(Look { counts, reads, at: Instant::now() })
+        Ok(CountReading { counts, reads, at: Instant::now() })
     }
 
     /// Returns the kernel's functions with their instructions for each read, the busiest first. The

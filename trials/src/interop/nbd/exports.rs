@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::super::Context;
-use super::super::chance::Chance;
+use super::super::chance::Rng;
 use super::super::port::free_port;
 use crate::bench::process::{Server, show};
 use xtask::shell;
@@ -64,7 +64,7 @@ impl Exports {
 
     /// Makes a file of pseudo-random bytes, as large as an export, and returns its path.
     pub(super) fn image(&self, seed: u64) -> Result<String, String> {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let mut bytes = Vec::with_capacity(BYTES);
         while bytes.len() < BYTES {
             bytes.extend_from_slice(&chance.below(u64::MAX).to_le_bytes());

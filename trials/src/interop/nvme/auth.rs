@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::super::{Context, Verdict};
-use super::{Pair, Plan, provide};
+use super::{HostAndServer, Plan, provide};
 
 /// The qualified name of the host in these tests.
 const HOST: &str = "nqn.2026-11.io.nearflash:host";
@@ -47,7 +47,7 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
     }
     let [key, controller_key, wrong] = KEYS;
     let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &knowing(key) };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     let own = format!("--hostnqn={HOST}");
     let both = format!("{own} --dhchap-secret={key} --dhchap-ctrl-secret={controller_key}");
     for right in [format!("{own} --dhchap-secret={key}"), both] {
@@ -80,7 +80,7 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     }
     let [first, _, second] = KEYS;
     let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &knowing(first) };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     pair.connect(&lasting(first))?;
     pair.target.kill();
     pair.target.configure(&Plan { more: &knowing(second), ..plan })?;
@@ -113,7 +113,7 @@ fn lasting(key: &str) -> String {
 }
 
 /// Waits until the connected host has failed with the old key, and connects it with the new one.
-fn replaced(pair: &mut Pair, old: &str, new: &str) -> Result<(), String> {
+fn replaced(pair: &mut HostAndServer, old: &str, new: &str) -> Result<(), String> {
     // The host retries and is refused. Newer kernels give up at once, older ones go on retrying.
     pair.must(
         "for n in $(seq 600); do dmesg | grep -qi 'authentication.*\\(failed\\|error\\)' && break; \

@@ -3,7 +3,7 @@
 
 use super::super::{Context, Verdict};
 use super::target::ADDRESSES;
-use super::{NQN, Pair, Plan, SOON, provide};
+use super::{HostAndServer, NQN, Plan, SOON, provide};
 
 /// The qualified name of every discovery subsystem.
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -21,7 +21,7 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     );
     let plan =
         Plan { devices: &["mem:64MiB", "mem:32MiB"], listeners: 2, options: "", more: &more };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     let at = pair.at(0);
     let found = pair.says(&format!("nvme discover {at}"), &[NQN, DISCOVERY])?;
     let records = found.matches("trtype:").count();
@@ -40,7 +40,7 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
 
 /// Opens a persistent discovery controller at the address options `at`, as hosts do that wait for
 /// notices.
-fn persist(pair: &mut Pair, at: &str) -> Result<(), String> {
+fn persist(pair: &mut HostAndServer, at: &str) -> Result<(), String> {
     pair.says(&format!("nvme discover {at} --persistent --keep-alive-tmo=5"), &[NQN])?;
     pair.await_paths(1)?;
     pair.says("cat /sys/class/nvme/nvme0/subsysnqn", &[DISCOVERY])?;
@@ -54,7 +54,7 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB", "mem:32MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB", "mem:32MiB"])?;
     pair.connect("")?;
     // The kernel scans namespaces in parallel and names them in the order in which the scans end.
     let sizes = pair.must(
@@ -92,7 +92,7 @@ pub(in super::super) fn logs(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
     pair.connect("")?;
     let counts = "nvme smart-log /dev/nvme0 -o json | tr -d ' \",'";
     pair.must("dd if=/dev/zero of=/dev/nvme0n1 bs=64k count=64 oflag=direct status=none")?;
@@ -159,7 +159,7 @@ pub(in super::super) fn io(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
     pair.connect("")?;
     pair.guest.must(IO_COMMANDS, SOON)?;
     pair.disconnect()?;

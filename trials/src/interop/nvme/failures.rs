@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::{Context, Verdict};
 use super::target::ADDRESSES;
 use super::verify::load;
-use super::{NQN, Pair, Plan, SOON, provide};
+use super::{HostAndServer, NQN, Plan, SOON, provide};
 
 /// The fio options of one round of load: 4 s of writing on any machine, then verification.
 pub(super) const STEADY: &str = "--size=32m --io_size=8m --rate=2m";
@@ -20,7 +20,7 @@ pub(in super::super) fn reset(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
     pair.connect(QUICK_HOST)?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     for _ in 0..3 {
@@ -40,7 +40,7 @@ pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
         return Ok(skipped);
     }
     let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: "" };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     pair.must("ip link set eth1 up && ip addr replace 10.0.3.15/24 dev eth1")?;
     pair.connect(QUICK_HOST)?;
     let second = pair.at(1);
@@ -66,7 +66,7 @@ pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
 
 /// Waits until the host has noticed that one of its two paths is gone, and has since written over
 /// the other one.
-fn await_cut(pair: &mut Pair) -> Result<(), String> {
+fn await_cut(pair: &mut HostAndServer) -> Result<(), String> {
     pair.must(
         // A busy machine may cut the other path for a moment, too.
         "found=\n\
@@ -89,7 +89,7 @@ pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, Stri
     }
     let volume = context.folder.join("volume");
     let device = format!("file:{}?size=64MiB", volume.display());
-    let mut pair = Pair::start(context, &[&device])?;
+    let mut pair = HostAndServer::start(context, &[&device])?;
     pair.connect(QUICK_HOST)?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     let kills = if context.quick { 1 } else { 2 };
@@ -113,7 +113,7 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
     pair.connect(QUICK_HOST)?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     if pair.target.connections()? != 2 {
@@ -134,7 +134,7 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
 
 /// Waits until the server has ended all connections of its first listener. Returns the seconds that
 /// this took.
-fn await_silence(pair: &Pair) -> Result<f64, String> {
+fn await_silence(pair: &HostAndServer) -> Result<f64, String> {
     let started = Instant::now();
     while pair.target.connections()? > 0 {
         if started.elapsed() > SOON {

@@ -2,7 +2,7 @@
 //! after reconnecting.
 
 use super::super::{Context, Verdict};
-use super::{LATER, Pair, provide};
+use super::{HostAndServer, LATER, provide};
 use xtask::needs::Need;
 
 /// A kind of file system: the commands that make and check it, and the programs that its test
@@ -78,7 +78,7 @@ fn file_system(context: &Context, kind: &Kind) -> Result<Verdict, String> {
         return Ok(skipped);
     }
     let Kind { name, make, check, .. } = kind;
-    let mut pair = Pair::start(context, &["mem:512MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:512MiB"])?;
     pair.connect("")?;
     pair.must(&format!(
         "modprobe {name}; {make} /dev/nvme0n1 && mkdir -p /mnt/volume && \

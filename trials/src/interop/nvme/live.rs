@@ -4,7 +4,7 @@
 use super::super::{Context, Verdict};
 use super::failures::{QUICK_HOST, STEADY};
 use super::verify::load;
-use super::{NQN, Pair, Plan, provide};
+use super::{HostAndServer, NQN, Plan, provide};
 
 /// Resizes, adds and removes namespaces under load.
 pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String> {
@@ -15,7 +15,7 @@ pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String>
     let device = format!("file:{}?size=96MiB", context.folder.join("volume").display());
     let more = "[[namespace]]\ndevice = \"d0\"\nsize = \"40MiB\"\n";
     let mut pair =
-        Pair::of(context, &Plan { devices: &[&device], listeners: 1, options: "", more })?;
+        HostAndServer::of(context, &Plan { devices: &[&device], listeners: 1, options: "", more })?;
     pair.connect("")?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     // No rescan is needed: the server sends a notice.
@@ -41,7 +41,7 @@ pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, Stri
         return Ok(skipped);
     }
     let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: "" };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     let ports = pair.target.ports.clone();
     pair.connect(QUICK_HOST)?;
     let other = ports[1];
@@ -75,7 +75,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     let host = "nqn.2026-11.io.nearflash:denied";
     let more = format!("hosts = [\"{host}\"]\n");
     let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &more };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     // The host retries every second, for a long time.
     let own = format!("--hostnqn={host} --reconnect-delay=1 --ctrl-loss-tmo=600");
     pair.connect(&own)?;
@@ -106,7 +106,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
 }
 
 /// Waits until a shell condition holds in the guest.
-fn await_in(pair: &mut Pair, condition: &str) -> Result<(), String> {
+fn await_in(pair: &mut HostAndServer, condition: &str) -> Result<(), String> {
     pair.must(&format!("for n in $(seq 600); do {condition} && exit 0; sleep 0.1; done; exit 1"))?;
     Ok(())
 }

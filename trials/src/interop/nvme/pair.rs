@@ -17,7 +17,7 @@ const NEEDS: &[Need] =
 const ENOUGH: &str = "/run/enough";
 
 /// A guest with the kernel's NVMe/TCP host, and a server on this machine.
-pub(super) struct Pair<'a> {
+pub(super) struct HostAndServer<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
     pub(super) target: Target,
@@ -29,19 +29,22 @@ pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
     needs::provide(&[NEEDS, more].concat()).err().map(Verdict::Skipped)
 }
 
-impl<'a> Pair<'a> {
+impl<'a> HostAndServer<'a> {
     /// Starts a server with these devices, and takes a guest with the host's driver loaded.
-    pub(super) fn start(context: &'a Context, devices: &[&str]) -> Result<Pair<'a>, String> {
-        Pair::of(context, &Plan { devices, listeners: 1, options: "", more: "" })
+    pub(super) fn start(
+        context: &'a Context,
+        devices: &[&str],
+    ) -> Result<HostAndServer<'a>, String> {
+        HostAndServer::of(context, &Plan { devices, listeners: 1, options: "", more: "" })
     }
 
     /// Starts a server by this plan, and takes a guest with the host's driver loaded.
-    pub(super) fn of(context: &'a Context, plan: &Plan) -> Result<Pair<'a>, String> {
+    pub(super) fn of(context: &'a Context, plan: &Plan) -> Result<HostAndServer<'a>, String> {
         let target = Target::start(context, plan)?;
         let (qemu, kernel) = context.tools()?;
         let mut guest = context.standby.take(qemu, kernel)?;
         guest.must("modprobe nvme-tcp && dmesg --clear", SOON)?;
-        Ok(Pair { context, guest, target })
+        Ok(HostAndServer { context, guest, target })
     }
 
     /// Returns the options of `nvme` for path `way`: an address of the server's machine, and the

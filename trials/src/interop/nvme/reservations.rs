@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::super::{Context, Verdict};
-use super::{NQN, Pair, Plan, provide};
+use super::{HostAndServer, NQN, Plan, provide};
 
 /// A script that sets up two hosts in one kernel, each on its own listener. Without multipath each
 /// controller has a device of its own, `$a` and `$b`.
@@ -165,7 +165,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
     fs::write(&model, MODEL).map_err(|error| format!("{}: {error}", model.display()))?;
     let slow = SLOW.replace("MODEL", &model.display().to_string());
     let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: &slow };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     reload(&mut pair, "multipath=N")?;
     let [first, second] = [0, 1].map(|n| pair.target.ports[n].to_string());
     let hosts = HOSTS.replace("NQN", NQN).replace("FIRST", &first).replace("SECOND", &second);
@@ -183,7 +183,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
 }
 
 /// Reloads the guest's NVMe driver with this option.
-fn reload(pair: &mut Pair, option: &str) -> Result<(), String> {
+fn reload(pair: &mut HostAndServer, option: &str) -> Result<(), String> {
     pair.must(&format!(
         "modprobe -r nvme_tcp nvme nvme_fabrics nvme_core && modprobe nvme_core {option} && \
          modprobe -a nvme nvme_tcp"

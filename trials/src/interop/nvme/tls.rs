@@ -11,7 +11,7 @@ use super::super::apt::Apt;
 use super::super::built::target_folder;
 use super::super::{Context, Verdict};
 use super::verify::load;
-use super::{LATER, NQN, Pair, Plan, provide};
+use super::{HostAndServer, LATER, NQN, Plan, provide};
 
 /// The qualified name of the host in these tests.
 const HOST: &str = "nqn.2026-11.io.nearflash:host";
@@ -102,7 +102,7 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     let more = format!("[[host]]\nnqn = \"{HOST}\"\ntls_key = \"{first}\"\n");
     let devices = &[device.as_str()];
     let plan = Plan { devices, listeners: 1, options: "&tls=required", more: &more };
-    let mut pair = Pair::of(context, &plan)?;
+    let mut pair = HostAndServer::of(context, &plan)?;
     let host = TlsHost::start(&mut pair, programs)?;
     let rounds = if context.quick { 1 } else { 2 };
     host.connect(&mut pair, first, 1)?;
@@ -150,7 +150,7 @@ struct TlsHost {
 impl TlsHost {
     /// Starts the handshake daemon in the guest, and waits until the kernel can hand handshakes to
     /// it.
-    fn start(pair: &mut Pair, programs: Programs) -> Result<TlsHost, String> {
+    fn start(pair: &mut HostAndServer, programs: Programs) -> Result<TlsHost, String> {
         let (daemon, nvme) = (programs.run("usr/sbin/tlshd"), programs.run("usr/sbin/nvme"));
         pair.must("modprobe tls")?;
         pair.must(
@@ -169,7 +169,7 @@ impl TlsHost {
     }
 
     /// Puts a key into the kernel's keyring for NVMe, under the identity of this version.
-    fn insert(&self, pair: &mut Pair, key: &str, version: u8) -> Result<(), String> {
+    fn insert(&self, pair: &mut HostAndServer, key: &str, version: u8) -> Result<(), String> {
         let nvme = &self.nvme;
         pair.must(&format!(
             "{nvme} check-tls-key --insert --identity={version} --keydata={key} \
@@ -179,14 +179,14 @@ impl TlsHost {
     }
 
     /// Removes all keys from the keyring.
-    fn forget(&self, pair: &mut Pair) -> Result<(), String> {
+    fn forget(&self, pair: &mut HostAndServer) -> Result<(), String> {
         let keyctl = self.programs.run("usr/bin/keyctl");
         pair.must(&format!("{keyctl} clear %:.nvme"))?;
         Ok(())
     }
 
     /// Connects over TLS with this key. The first namespace becomes `/dev/nvme0n1`.
-    fn connect(&self, pair: &mut Pair, key: &str, version: u8) -> Result<(), String> {
+    fn connect(&self, pair: &mut HostAndServer, key: &str, version: u8) -> Result<(), String> {
         self.insert(pair, key, version)?;
         let (at, nvme) = (pair.at(0), &self.nvme);
         pair.must(&format!(
@@ -198,7 +198,7 @@ impl TlsHost {
     }
 
     /// Asserts that the server refuses a connection with these options.
-    fn refused(&self, pair: &mut Pair, options: &str, how: &str) -> Result<(), String> {
+    fn refused(&self, pair: &mut HostAndServer, options: &str, how: &str) -> Result<(), String> {
         let (at, nvme) = (pair.at(0), &self.nvme);
         let script = format!("! {nvme} connect {at} -n {NQN} -i 1 --hostnqn={HOST} {options}");
         pair.must(&script).map_err(|error| format!("a host {how} was let in: {error}"))?;
@@ -206,7 +206,7 @@ impl TlsHost {
     }
 
     /// Ends the daemon, and removes its keys.
-    fn end(&self, pair: &mut Pair) -> Result<(), String> {
+    fn end(&self, pair: &mut HostAndServer) -> Result<(), String> {
         self.forget(pair)?;
         pair.must(
             "for p in /proc/[0-9]*; do grep -q tlshd $p/cmdline && kill ${p#/proc/}; done; true",

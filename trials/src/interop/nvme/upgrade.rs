@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::{Context, Verdict};
 use super::failures::{QUICK_HOST, STEADY};
 use super::verify::load;
-use super::{Pair, provide};
+use super::{HostAndServer, provide};
 
 /// The options of `nvme connect` for an admin queue and three I/O queues, each a connection: more
 /// queues than a guest with one processor opens for reads alone.
@@ -24,7 +24,7 @@ pub(in super::super) fn under_load(context: &Context) -> Result<Verdict, String>
     }
     let volume = context.folder.join("volume");
     let device = format!("file:{}?size=64MiB", volume.display());
-    let mut pair = Pair::start(context, &[&device])?;
+    let mut pair = HostAndServer::start(context, &[&device])?;
     pair.connect(&format!("{QUICK_HOST} {QUEUES}"))?;
     if pair.target.connections()? != CONNECTIONS {
         return Err(format!("not {CONNECTIONS} connections"));

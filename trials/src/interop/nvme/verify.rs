@@ -1,7 +1,7 @@
 //! Tests that written data is read back, over several I/O engines and request sizes.
 
 use super::super::{Context, Verdict};
-use super::{LATER, Pair, provide};
+use super::{HostAndServer, LATER, provide};
 
 /// The request sizes of fio and their shares in percent: from 4 KiB, carried in capsules, to 1 MiB,
 /// which the kernel may split.
@@ -21,7 +21,7 @@ fn verify(context: &Context, engine: &str) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
     let all = ["", "--hdr-digest --data-digest", "--hdr-digest", "--data-digest"];
     for digests in if context.quick { &all[..2] } else { &all[..] } {
         pair.connect(digests)?;

@@ -15,27 +15,27 @@ const ENOUGH: &str = "/run/enough";
 
 /// The transport between the guest and the server, as the scheme of their URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum UblkTransport {
     /// TCP.
     Streams,
     /// Packets over UDP.
     Packets,
 }
 
-impl Over {
+impl UblkTransport {
     fn scheme(self) -> &'static str {
         match self {
-            Over::Streams => "reflex",
-            Over::Packets => "reflex+udp",
+            UblkTransport::Streams => "reflex",
+            UblkTransport::Packets => "reflex+udp",
         }
     }
 }
 
 /// A server that can be killed, and a guest with the driver ublk_drv loaded.
-pub(super) struct Bed<'a> {
+pub(super) struct UblkSetup<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
-    over: Over,
+    over: UblkTransport,
     /// The server's arguments behind `serve`, without its listener.
     arguments: Vec<String>,
     port: u16,
@@ -50,27 +50,31 @@ pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
     needs::provide(&[&[fio], more].concat()).err().map(Verdict::Skipped)
 }
 
-impl<'a> Bed<'a> {
+impl<'a> UblkSetup<'a> {
     /// Starts a server with this device and without the admin API, and takes a guest.
-    pub(super) fn start(context: &'a Context, device: &str) -> Result<Bed<'a>, String> {
-        Bed::over(context, Over::Streams, device)
+    pub(super) fn start(context: &'a Context, device: &str) -> Result<UblkSetup<'a>, String> {
+        UblkSetup::over(context, UblkTransport::Streams, device)
     }
 
-    /// Starts a server with this device and without the admin API, and takes a guest that reaches it
-    /// by this transport.
-    pub(super) fn over(context: &'a Context, over: Over, device: &str) -> Result<Bed<'a>, String> {
-        Bed::of(context, over, &["--admin", "none", "--device", device])
+    /// Starts a server with this device and without the admin API, and takes a guest that reaches
+    /// it by this transport.
+    pub(super) fn over(
+        context: &'a Context,
+        over: UblkTransport,
+        device: &str,
+    ) -> Result<UblkSetup<'a>, String> {
+        UblkSetup::of(context, over, &["--admin", "none", "--device", device])
     }
 
     /// Starts a server with these arguments, and takes a guest that reaches it by this transport.
     pub(super) fn of(
         context: &'a Context,
-        over: Over,
+        over: UblkTransport,
         arguments: &[&str],
-    ) -> Result<Bed<'a>, String> {
+    ) -> Result<UblkSetup<'a>, String> {
         let (qemu, kernel) = context.tools()?;
         let guest = context.standby.take(qemu, kernel)?;
-        let mut bed = Bed {
+        let mut bed = UblkSetup {
             context,
             guest,
             over,

@@ -2,7 +2,7 @@
 
 use super::super::guest::LATER;
 use super::super::{Context, Verdict};
-use super::bed::{Bed, Over, provide};
+use super::bed::{UblkSetup, UblkTransport, provide};
 use xtask::needs::Need;
 
 /// The programs that [`file_system`] needs in the guest.
@@ -34,7 +34,7 @@ pub(in super::super) fn attach(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut bed = Bed::start(context, "mem:64MiB")?;
+    let mut bed = UblkSetup::start(context, "mem:64MiB")?;
     bed.attached("")?;
     bed.must("[ $(blockdev --getsize64 /dev/ublkb0) -eq 67108864 ]")?;
     bed.guest.must(DATA, LATER)?;
@@ -83,7 +83,7 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     if let Some(skipped) = provide(NEEDS) {
         return Ok(skipped);
     }
-    let mut bed = Bed::start(context, "mem:64MiB")?;
+    let mut bed = UblkSetup::start(context, "mem:64MiB")?;
     let program = bed.path().display().to_string();
     bed.attached("--dev 0 --tenant default")?;
     bed.guest.must(WORK, LATER)?;
@@ -113,8 +113,8 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
 
 /// For each transport, the most wake-ups of the process of an idle device during [`IDLE`], and the
 /// most KiB of its memory. Over packets, the client asks every 20 s whether the server is there.
-const IDLE_MAX: [(Over, [u64; 2]); 2] =
-    [(Over::Streams, [1, 8 * 1024]), (Over::Packets, [20, 20 * 1024])];
+const IDLE_MAX: [(UblkTransport, [u64; 2]); 2] =
+    [(UblkTransport::Streams, [1, 8 * 1024]), (UblkTransport::Packets, [20, 20 * 1024])];
 
 /// A script that prints how often threads of the process were woken in 90 s, and in KiB its
 /// resident memory, the part that is its own, and the part that is the program's file.
@@ -136,7 +136,7 @@ pub(in super::super) fn idle(context: &Context) -> Result<Verdict, String> {
     }
     let mut told = Vec::new();
     for (over, most) in IDLE_MAX {
-        let mut bed = Bed::over(context, over, "mem:64MiB")?;
+        let mut bed = UblkSetup::over(context, over, "mem:64MiB")?;
         bed.attached("")?;
         let said = bed.guest.must(IDLE, LATER)?;
         let counts: Vec<u64> =

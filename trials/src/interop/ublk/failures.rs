@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::super::chance::Chance;
+use super::super::chance::Rng;
 use super::super::guest::SOON;
 use super::super::{Context, Verdict};
-use super::bed::{Bed, Over, provide};
+use super::bed::{UblkSetup, UblkTransport, provide};
 
 /// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \
@@ -19,22 +19,22 @@ const PROCESS: &str = r#"sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflas
 
 /// Kills the server of a volume that is attached over streams.
 pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, String> {
-    kill_server(context, Over::Streams)
+    kill_server(context, UblkTransport::Streams)
 }
 
 /// Kills the process of a volume that is attached over streams.
 pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
-    kill_process(context, Over::Streams)
+    kill_process(context, UblkTransport::Streams)
 }
 
 /// Upgrades the server of a volume that is attached over streams.
 pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, String> {
-    upgrade_server(context, Over::Streams)
+    upgrade_server(context, UblkTransport::Streams)
 }
 
 /// Has the server of a volume stay away that is attached over streams.
 pub(in super::super) fn server_away(context: &Context) -> Result<Verdict, String> {
-    leave(context, Over::Streams)
+    leave(context, UblkTransport::Streams)
 }
 
 /// Kills the server, and then the process, of a volume that is attached over packets.
@@ -48,13 +48,13 @@ pub(in super::super) fn packets_away(context: &Context) -> Result<Verdict, Strin
 }
 
 /// A test over a transport.
-type Part = fn(&Context, Over) -> Result<Verdict, String>;
+type TransportTest = fn(&Context, UblkTransport) -> Result<Verdict, String>;
 
 /// Runs two tests over packets.
-fn both(context: &Context, parts: [Part; 2]) -> Result<Verdict, String> {
+fn both(context: &Context, parts: [TransportTest; 2]) -> Result<Verdict, String> {
     let mut told = Vec::new();
     for part in parts {
-        match part(context, Over::Packets)? {
+        match part(context, UblkTransport::Packets)? {
             Verdict::Passed(text) => told.push(text),
             skipped => return Ok(skipped),
         }
@@ -63,15 +63,15 @@ fn both(context: &Context, parts: [Part; 2]) -> Result<Verdict, String> {
 }
 
 /// Kills the server under load, and starts it again with its file.
-fn kill_server(context: &Context, over: Over) -> Result<Verdict, String> {
+fn kill_server(context: &Context, over: UblkTransport) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let volume = context.folder.join("volume");
-    let mut bed = Bed::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = UblkSetup::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
-    let mut chance = Chance::new(context.seed ^ 44);
+    let mut chance = Rng::new(context.seed ^ 44);
     let kills = context.kills.unwrap_or(3);
     for _ in 0..kills {
         thread::sleep(Duration::from_millis(chance.below(1000)));
@@ -87,17 +87,17 @@ fn kill_server(context: &Context, over: Over) -> Result<Verdict, String> {
 
 /// Upgrades the server under load. Connections over streams must move to each successor; those over
 /// packets are dialled anew.
-fn upgrade_server(context: &Context, over: Over) -> Result<Verdict, String> {
+fn upgrade_server(context: &Context, over: UblkTransport) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let (volume, admin) = (context.folder.join("volume"), context.folder.join("admin"));
     let device = format!("file:{}?size=64MiB", volume.display());
     let mut bed =
-        Bed::of(context, over, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
+        UblkSetup::of(context, over, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
-    let mut chance = Chance::new(context.seed ^ 22);
+    let mut chance = Rng::new(context.seed ^ 22);
     let upgrades = context.kills.unwrap_or(3);
     for _ in 0..upgrades {
         thread::sleep(Duration::from_millis(chance.below(1000)));
@@ -110,10 +110,10 @@ fn upgrade_server(context: &Context, over: Over) -> Result<Verdict, String> {
     let moves = log.lines().filter(|line| line.contains("took over") && line.contains("; 0 end"));
     let is_moved = !said.contains("no connection") && moves.count() as u64 == u64::from(upgrades);
     let moved = match over {
-        Over::Streams => ", no new connection",
-        Over::Packets => "",
+        UblkTransport::Streams => ", no new connection",
+        UblkTransport::Packets => "",
     };
-    if over == Over::Streams && !is_moved {
+    if over == UblkTransport::Streams && !is_moved {
         return Err(format!("a connection did not move:\n{said}{log}"));
     }
     bed.end()?;
@@ -122,14 +122,14 @@ fn upgrade_server(context: &Context, over: Over) -> Result<Verdict, String> {
 
 /// Kills the process that serves the device under load, or asks it to end. A successor must take
 /// the device over, by its number or by the command that attached it.
-fn kill_process(context: &Context, over: Over) -> Result<Verdict, String> {
+fn kill_process(context: &Context, over: UblkTransport) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut bed = Bed::over(context, over, "mem:64MiB")?;
+    let mut bed = UblkSetup::over(context, over, "mem:64MiB")?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
-    let mut chance = Chance::new(context.seed ^ 88);
+    let mut chance = Rng::new(context.seed ^ 88);
     let kills = context.kills.unwrap_or(4);
     for number in 0..kills {
         thread::sleep(Duration::from_millis(chance.below(1000)));
@@ -154,12 +154,12 @@ fn kill_process(context: &Context, over: Over) -> Result<Verdict, String> {
 
 /// Lets a server stay away for longer than I/O waits. I/O must fail, and the device must serve
 /// again once the server is back.
-fn leave(context: &Context, over: Over) -> Result<Verdict, String> {
+fn leave(context: &Context, over: UblkTransport) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let volume = context.folder.join("volume");
-    let mut bed = Bed::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = UblkSetup::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
     bed.attached("--fail-after 2")?;
     bed.must("dd if=/usr/bin/fio of=/dev/ublkb0 bs=64k count=16 oflag=direct 2>/dev/null")?;
     bed.kill_server();

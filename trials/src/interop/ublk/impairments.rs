@@ -1,8 +1,8 @@
 //! An attached volume over packets, behind a network that loses, reorders and corrupts them.
 //!
-//! Server and client are in network namespaces of one guest, which are joined by a bridge in a third.
-//! The impairments is the kernel's `netem` at both ports of the bridge, where frames of UDP and raw
-//! frames pass alike.
+//! Server and client are in network namespaces of one guest, which are joined by a bridge in a
+//! third. The impairments is the kernel's `netem` at both ports of the bridge, where frames of UDP
+//! and raw frames pass alike.
 
 use super::super::guest::{Guest, LATER, SOON};
 use super::super::{Context, Verdict};
@@ -91,7 +91,7 @@ s/^nearflash_packets_refused_total.*reason="malformed".* \([0-9]*\)$/refused ser
 "#;
 
 /// A transport under test, and the counts that prove its network faults.
-struct Road {
+struct ImpairedTransport {
     name: &'static str,
     listener: String,
     url: String,
@@ -103,13 +103,13 @@ type Count = (&'static str, &'static [&'static str]);
 
 const ENDS: [&str; 2] = ["server", "client"];
 
-/// Returns both transports of packets. The delay of packets that wait for others would close a window
-/// that follows the delay, so the window is fixed.
-fn roads() -> [Road; 2] {
+/// Returns both transports of packets. The delay of packets that wait for others would close a
+/// window that follows the delay, so the window is fixed.
+fn roads() -> [ImpairedTransport; 2] {
     let udp = format!("reflex+udp://{SERVER_IP}:7420?window=64");
     let options = "via=packet&window=64";
     [
-        Road {
+        ImpairedTransport {
             name: "UDP",
             listener: udp.clone(),
             url: udp,
@@ -120,7 +120,7 @@ fn roads() -> [Road; 2] {
                 ("resent", &["server"]),
             ],
         },
-        Road {
+        ImpairedTransport {
             name: "Ethernet",
             listener: format!("reflex+eth://card?{options}"),
             url: format!("reflex+eth://card/{SERVER_MAC}?{options}"),
@@ -152,9 +152,9 @@ pub(in super::super) fn packets_loss(context: &Context) -> Result<Verdict, Strin
 
 /// Serves at one end of the network, attaches the volume at the other, and works on it. Returns the
 /// counts of the network faults.
-fn work(context: &Context, guest: &mut Guest, road: &Road) -> Result<String, String> {
+fn work(context: &Context, guest: &mut Guest, road: &ImpairedTransport) -> Result<String, String> {
     let program = context.nearflash.display();
-    let Road { listener, url, .. } = road;
+    let ImpairedTransport { listener, url, .. } = road;
     guest.must(&network(), SOON)?;
     let serve = format!(
         "echo $$ >/run/server; exec nsenter --net=/run/netns/server {program} serve \
@@ -178,8 +178,8 @@ fn work(context: &Context, guest: &mut Guest, road: &Road) -> Result<String, Str
     Ok(counts)
 }
 
-/// Checks that each count of `wanted` is there and above zero, at each of its ends. Returns the counts
-/// in words.
+/// Checks that each count of `wanted` is there and above zero, at each of its ends. Returns the
+/// counts in words.
 fn judge(said: &str, wanted: &[Count]) -> Result<String, String> {
     let mut told = Vec::new();
     for (name, ends) in wanted {

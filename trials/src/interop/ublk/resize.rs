@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::super::guest::{LATER, SOON};
 use super::super::{Context, Verdict};
-use super::bed::{Bed, Over, provide};
+use super::bed::{UblkSetup, UblkTransport, provide};
 use xtask::needs::Need;
 use xtask::shell;
 
@@ -68,7 +68,7 @@ pub(in super::super) fn grow(context: &Context) -> Result<Verdict, String> {
     let (config, admin) = (config.display().to_string(), context.folder.join("admin"));
     let admin = admin.display().to_string();
     let arguments = ["--state", "none", "--admin", &admin, "--config", &config];
-    let mut bed = Bed::of(context, Over::Streams, &arguments)?;
+    let mut bed = UblkSetup::of(context, UblkTransport::Streams, &arguments)?;
     if !bed.can_resize()? {
         return Ok(Verdict::Skipped("the guest's kernel cannot change sizes".to_owned()));
     }

@@ -18,19 +18,19 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Answer, Launch, PATIENCE, Place, Server, V2, now, wait_until};
+use crate::support::{Answer, Launch, PATIENCE, Server, ServerFolder, V2, now, wait_until};
 use contract::{Command, Range, Status};
 use control::admin::{AddListener, Client, ClientError, NewTenant, Slo, TenantPatch, TenantStatus};
 use serde_json::Value;
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a server of the device `device` with the options `words` and the admin socket in
     /// this place. It is not started.
     fn launch(&self, device: &str, words: &[&str]) -> Launch;
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn launch(&self, device: &str, words: &[&str]) -> Launch {
         let socket = self.socket();
         let own = ["--admin", socket.to_str().unwrap()];
@@ -87,7 +87,7 @@ fn repetitions() -> usize {
 #[test]
 #[ignore = "ops: measures; see `cargo xtask bench ops`"]
 fn idle_connections() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
     let mut clients: Vec<V2> = (0..1_000).map(|_| V2::connect(server.address())).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.read_blocks(0, 8).len(), 4096));
@@ -106,14 +106,14 @@ fn idle_connections() {
     held_to("idle server with 1 000 connections", (median(&mut shares), &value), (2.0, " %"));
 }
 
-/// Writes blocks of one page, 32 under way on each of four connections, and counts the writes of the
-/// page.
+/// Writes blocks of one page, 32 under way on each of four connections, and counts the writes of
+/// the page.
 #[test]
 #[ignore = "ops: measures; see `cargo xtask bench ops`"]
 fn small_writes() {
     const DEPTH: u64 = 32;
     const WRITES: u64 = 5_000;
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = place.launch("ftl:mem:64MiB?ftl.absorb=1ms", &["--workers", "1"]).start();
     let address = server.address();
     let load = |of: u64| {
@@ -145,7 +145,7 @@ fn small_writes() {
 #[test]
 #[ignore = "ops: measures; see `cargo xtask bench ops`"]
 fn moves() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "2"]).start();
     let words = "--verify --read-percent 50 --connections 4 --queue-depth 32";
     let mut load = bench(&format!("reflex://{}", server.address()), 10.0, words);
@@ -201,7 +201,7 @@ fn await_nice(server: &Server, name: &str, value: i32) {
 
 #[test]
 fn workers_go_before_threads_that_answer_operators() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
     // Work that waits has threads of its own, which live on for a while.
     ask(&place.socket(), "/v1/connections");
@@ -219,7 +219,7 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
         println!("SKIPPED: there is one processor, which all threads share");
         return;
     }
-    let place = Place::new();
+    let place = ServerFolder::new();
     let cpu = WORKERS[0].to_string();
     let server = place.launch("mem:16MiB", &["--workers", "1", "--cpus", &cpu]).start();
     ask(&place.socket(), "/v1/connections");
@@ -241,7 +241,7 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
 /// the first listener.
 #[test]
 fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let state = place.path("state").display().to_string();
     let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
     let wanted = AddListener::from_argument("nvme-tcp://127.0.0.1:0");
@@ -263,7 +263,7 @@ const ROOM: &str = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \
                     [[access]]\ntoken = \"gold\"\ntenant = \"gold\"\nrights = \"read-write\"\n\
                     [limits]\ntenants = 12000\n";
 
-fn crowded(place: &Place, tenants: &str, words: &[&str]) -> Server {
+fn crowded(place: &ServerFolder, tenants: &str, words: &[&str]) -> Server {
     let socket = place.socket();
     let cpu = WORKERS[0].to_string();
     let own = ["--workers", "1", "--cpus", &cpu, "--admin", socket.to_str().unwrap()];
@@ -292,7 +292,7 @@ impl P95 {
 
 /// Returns the histogram of all reads of tenant `gold` so far: upper edges of latencies in
 /// microseconds, each with the number of reads within it.
-fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
+fn reads_of_gold(place: &ServerFolder) -> Vec<(f64, f64)> {
     let begin = "nearflash_tenant_read_latency_seconds_bucket{le=\"";
     let text = ask(&place.socket(), "/metrics");
     let read = |line: &str| {
@@ -316,7 +316,7 @@ fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
 
 /// Measures the p95s of tenant `gold` over `seconds` seconds, while it reads at half of its
 /// promised rate.
-fn p95_of_gold(place: &Place, server: &Server, seconds: f64) -> P95 {
+fn p95_of_gold(place: &ServerFolder, server: &Server, seconds: f64) -> P95 {
     let words = "--token gold --rate 10000 --queue-depth 64";
     let before = reads_of_gold(place);
     let load = aside(|| bench(&format!("reflex://{}", server.address()), seconds, words));
@@ -403,7 +403,7 @@ fn scrapes() {
     for (words, name) in
         [(&[][..], "default"), (&["--metrics-tenants", "10000"], "with metrics of all")]
     {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let server = crowded(&place, &tenants, words);
         for n in 0..active {
             let mut client = V2::with_token(server.address(), &format!("{n:05}")).unwrap();
@@ -441,7 +441,7 @@ fn worker_time(server: &Server) -> Duration {
 #[test]
 #[ignore = "ops: measures; see `cargo xtask bench ops`"]
 fn tenants_by_the_ten_thousand() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = crowded(&place, "", &[]);
     let slo = |iops| Slo {
         latency_us: 10_000,

@@ -1,6 +1,6 @@
 //! Tests of devices that differ from their models, and are measured again while the server runs:
-//! with the real program, its commands, and loads over sockets. That a drift is found and told shows
-//! in virtual time (`crates/figures/tests/all/recalibrate.rs`,
+//! with the real program, its commands, and loads over sockets. That a drift is found and told
+//! shows in virtual time (`crates/figures/tests/all/recalibrate.rs`,
 //! `crates/server/src/recalibrate/tests.rs`).
 
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ const OLD: &str = "sim:a?slow=40&age=2&size=64MiB";
 const MEASURED_WITHIN: Duration = Duration::from_secs(240);
 
 /// A directory for the files of one server.
-struct Place {
+struct ServerFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl ServerFolder {
     /// Creates a directory with the configuration of the device `disk` with the keys `device`, two
     /// namespaces on it, and `rest`.
-    fn new(device: &str, rest: &str) -> Place {
+    fn new(device: &str, rest: &str) -> ServerFolder {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
             "[[device]]\nname = \"disk\"\nspec = \"{OLD}\"\n{device}\n\
@@ -36,7 +36,7 @@ impl Place {
              [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n{rest}"
         );
         std::fs::write(folder.path().join("nearflash.toml"), text).unwrap();
-        Place { folder }
+        ServerFolder { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl Operator for Place {
+impl Operator for ServerFolder {
     fn admin(&self) -> String {
         self.path("admin.sock").display().to_string()
     }
@@ -111,7 +111,7 @@ fn a_device_is_measured_in_idle_time_held_accepted_kept_and_undone() {
                     [[tenant]]\nname = \"writer\"\nlatency_us = 20000\niops = 1200\nread_percent = 40\n\
                     [[access]]\nfrom = \"anyone\"\nrights = \"read-write\"\n\
                     [[access]]\ntoken = \"g\"\ntenant = \"gold\"\nrights = \"read-write\"\n";
-    let place = Place::new("recalibrate_idle_seconds = 2", promises);
+    let place = ServerFolder::new("recalibrate_idle_seconds = 2", promises);
     let mut server = place.start();
     let mut client = V2::hello(server.address(), Hello::default()).unwrap();
     let kept = fill(&mut client);
@@ -137,7 +137,8 @@ fn a_device_is_measured_in_idle_time_held_accepted_kept_and_undone() {
     println!("held after {:?}:\n{shown}", begun.elapsed());
     assert!(shown.contains("have to go: writer"), "{shown}");
     expect_kept(&mut client, &kept);
-    let price = |place: &Place| place.json(&["device", "model", "disk"])["write_price"].as_f64();
+    let price =
+        |place: &ServerFolder| place.json(&["device", "model", "disk"])["write_price"].as_f64();
     assert_eq!(price(&place), Some(10.0), "what was found is not used");
     let used = place.json(&["device", "recalibrate", "disk", "--accept"]);
     assert_eq!((&used["phase"], &used["automatic"]), (&"accepted".into(), &false.into()));
@@ -160,7 +161,7 @@ fn a_device_is_measured_in_idle_time_held_accepted_kept_and_undone() {
 #[test]
 #[ignore = "full: no probe is sent while the machine is overcommitted"]
 fn scratch_stays_while_a_probe_may_still_write_there() {
-    let place = Place::new("", "");
+    let place = ServerFolder::new("", "");
     let config = std::fs::read_to_string(place.path("nearflash.toml")).unwrap();
     let slow = config.replace(OLD, &format!("{OLD}&delay=6s"));
     std::fs::write(place.path("nearflash.toml"), slow).unwrap();
@@ -187,7 +188,7 @@ fn scratch_stays_while_a_probe_may_still_write_there() {
 fn a_measurement_gives_way_to_load_and_is_cancelled() {
     let promises = "[[tenant]]\nname = \"gold\"\nlatency_us = 20000\niops = 500\n\
                     [[access]]\nfrom = \"anyone\"\nrights = \"read-write\"\n";
-    let place = Place::new("recalibrate_idle_seconds = 1", promises);
+    let place = ServerFolder::new("recalibrate_idle_seconds = 1", promises);
     let server = place.start();
     let recalibrate =
         |more: &[&str]| place.json(&[&["device", "recalibrate", "disk"], more].concat());
@@ -215,7 +216,7 @@ fn what_makes_no_sense_is_refused_and_scratch_that_goes_ends_it() {
     let rest = "[[device]]\nname = \"plain\"\nspec = \"mem:64MiB\"\n\
                 [[namespace]]\nname = \"other\"\ndevice = \"plain\"\nsize = \"1MiB\"\n\
                 [[namespace]]\nname = \"across\"\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n";
-    let place = Place::new("", rest);
+    let place = ServerFolder::new("", rest);
     let server = place.start();
     let refused = |words: &[&str]| place.refused(&[&["device", "recalibrate"], words].concat());
     assert!(refused(&["nowhere"]).contains("nowhere"));

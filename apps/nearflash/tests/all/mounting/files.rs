@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 
 use super::volume::FileVolume;
-use crate::support::{Dice, Launch, V2, pattern};
+use crate::support::{Launch, Rng, V2, pattern};
 
 #[test]
 fn programs_use_files_as_ever() {
@@ -157,8 +157,8 @@ fn tree(folder: &Path) -> BTreeMap<OsString, (char, Vec<u8>)> {
 }
 
 /// Does one thing at random in a folder, and returns how it ended.
-fn step(folder: &Path, dice: &mut Dice) -> Result<u64, i32> {
-    let name = |dice: &mut Dice| folder.join(format!("name-{}", dice.roll(12)));
+fn step(folder: &Path, dice: &mut Rng) -> Result<u64, i32> {
+    let name = |dice: &mut Rng| folder.join(format!("name-{}", dice.roll(12)));
     let (one, two) = (name(dice), name(dice));
     let (offset, bytes, fill) = (dice.roll(40_000), dice.roll(20_000), dice.roll(256) as u8);
     let write = OpenOptions::new().write(true).create(true).truncate(false).to_owned();
@@ -193,8 +193,8 @@ fn a_folder_is_like_one_of_another_file_system() {
     let Some(mut volume) = FileVolume::new() else { return };
     // Of tmpfs, which can exchange names as well.
     let model = tempfile::tempdir_in("/dev/shm").unwrap();
-    let mut ours = Dice::of(0x5eed);
-    let mut theirs = Dice::of(0x5eed);
+    let mut ours = Rng::of(0x5eed);
+    let mut theirs = Rng::of(0x5eed);
     for round in 0..4 {
         volume.mount();
         for n in 0..500 {
@@ -208,7 +208,7 @@ fn a_folder_is_like_one_of_another_file_system() {
 }
 
 /// Writes a file at random through calls of different kinds, beside a model in memory.
-fn exercise(file: &File, direct: &File, model: &mut Vec<u8>, dice: &mut Dice) {
+fn exercise(file: &File, direct: &File, model: &mut Vec<u8>, dice: &mut Rng) {
     const PAGE: u64 = 4096;
     let mut memory = vec![0; 70 << 10];
     let skip = memory.as_ptr().align_offset(PAGE as usize);
@@ -266,7 +266,7 @@ fn a_file_is_what_calls_of_all_kinds_made_it() {
     let path = volume.path("file");
     let mut open = OpenOptions::new();
     let open = open.read(true).write(true).create(true).truncate(false);
-    let (mut model, mut dice) = (Vec::new(), Dice::of(0xf5));
+    let (mut model, mut dice) = (Vec::new(), Rng::of(0xf5));
     for round in 0..5 {
         let file = open.open(&path).unwrap();
         let direct = open.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(&path).unwrap();

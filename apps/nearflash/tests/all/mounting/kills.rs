@@ -8,18 +8,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::volume::FileVolume;
-use crate::support::{Dice, PATIENCE, kills, wait_until};
+use crate::support::{PATIENCE, Rng, kills, wait_until};
 
 /// The content of each file after the last change that ended: its fill, and its size; `None` for a
 /// file whose removal has ended. A change that has not ended may have happened or not.
 type Ledger = BTreeMap<String, Option<(u8, usize)>>;
 
 /// A change that has begun.
-type Begun = Option<(String, Option<(u8, usize)>)>;
+type ChangeInProgress = Option<(String, Option<(u8, usize)>)>;
 
 /// Creates, writes, syncs, renames and removes files, until the file system is gone.
-fn work(folder: &Path, seed: u64, ledger: &Mutex<(Ledger, Begun)>, stop: &AtomicBool) {
-    let mut dice = Dice::of(seed);
+fn work(folder: &Path, seed: u64, ledger: &Mutex<(Ledger, ChangeInProgress)>, stop: &AtomicBool) {
+    let mut dice = Rng::of(seed);
     let note = |name: &str, now: Option<(u8, usize)>| {
         ledger.lock().unwrap().1 = Some((name.to_owned(), now));
     };
@@ -75,7 +75,7 @@ fn found(path: &Path) -> Option<(u8, usize)> {
 fn what_was_synced_is_there_after_each_kill() {
     let Some(mut volume) = FileVolume::new() else { return };
     let ledger = Mutex::new((Ledger::new(), None));
-    let mut dice = Dice::of(0xdead);
+    let mut dice = Rng::of(0xdead);
     for kill in 0..kills(10) {
         volume.mount();
         let stop = AtomicBool::new(false);

@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 /// A server with an audit log in a directory of its own.
-struct Audited {
+struct AuditedServer {
     folder: tempfile::TempDir,
     server: Server,
 }
 
-impl Audited {
+impl AuditedServer {
     /// Starts a server with an audit log, from a shell that has run `script`.
-    fn start_after(script: &str) -> Audited {
-        Audited::start(script, &[])
+    fn start_after(script: &str) -> AuditedServer {
+        AuditedServer::start(script, &[])
     }
 
     /// Starts a server with an audit log and the options `words`, from a shell that has run
     /// `script`.
-    fn start(script: &str, words: &[&str]) -> Audited {
+    fn start(script: &str, words: &[&str]) -> AuditedServer {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let config = format!(
@@ -43,7 +43,7 @@ impl Audited {
             .log("warn,audit=info")
             // The tests' servers are told that they have no admin API.
             .after(&[], &format!("unset NEARFLASH_ADMIN; {script}"));
-        Audited { server: launch.start(), folder }
+        AuditedServer { server: launch.start(), folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -60,7 +60,7 @@ impl Audited {
     }
 }
 
-impl Operator for Audited {
+impl Operator for AuditedServer {
     fn admin(&self) -> String {
         self.path("admin.sock").display().to_string()
     }
@@ -68,7 +68,7 @@ impl Operator for Audited {
 
 #[test]
 fn who_ended_which_connection_is_kept() {
-    let audited = Audited::start_after("true");
+    let audited = AuditedServer::start_after("true");
     let host = NvmeQueue::discovery(audited.server.listener(0), 1);
     let id = || {
         let all = audited.json(&["conn", "list"])["connections"].take();
@@ -92,7 +92,7 @@ fn who_ended_which_connection_is_kept() {
 
 #[test]
 fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
-    let audited = Audited::start_after("true");
+    let audited = AuditedServer::start_after("true");
     write_with(&audited.path("key"), KEY, 0o600);
     let key = audited.path("key").display().to_string();
     audited.told(&["tenant", "add", "gold"]);
@@ -155,7 +155,7 @@ fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
 #[test]
 fn no_kind_of_change_is_without_a_line() {
     const SUBSYSTEM: &str = "nqn.2026-11.org.example:audited";
-    let audited = Audited::start("true", &["--workers", "2..3"]);
+    let audited = AuditedServer::start("true", &["--workers", "2..3"]);
     let spare = format!("file:{}?size=16MiB", audited.path("spare").display());
     let client = V2::connect(audited.server.listener(1));
     let connections = audited.json(&["conn", "list"]);
@@ -223,7 +223,7 @@ fn no_kind_of_change_is_without_a_line() {
 #[test]
 fn nothing_is_changed_while_the_log_takes_no_lines() {
     // Files of this server have at most four blocks of 512 bytes, and that is no signal.
-    let audited = Audited::start_after("trap '' XFSZ; ulimit -f 4");
+    let audited = AuditedServer::start_after("trap '' XFSZ; ulimit -f 4");
     let mut names = (0..).map(|n| format!("t{n}"));
     let said = loop {
         let ran = audited.run(&["tenant", "add", &names.next().unwrap()]);
@@ -261,7 +261,7 @@ fn nothing_is_changed_while_the_log_takes_no_lines() {
 
 #[test]
 fn a_take_over_has_a_line_that_names_the_new_process() {
-    let mut audited = Audited::start_after("true");
+    let mut audited = AuditedServer::start_after("true");
     let config = audited.path("nearflash.toml").display().to_string();
     let words = ["--config", &config, "--state", "none", "--upgrade"];
     let go_on = audited.path("go-on");

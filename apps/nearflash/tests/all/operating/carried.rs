@@ -2,7 +2,7 @@
 //! runs or not, and imported back.
 
 use crate::support::{
-    NvmeQueue, Operator, Place, SUBSYSTEM, V2, complaint, host_nqn, nearflash, write_with,
+    NvmeQueue, Operator, SUBSYSTEM, ServerFolder, V2, complaint, host_nqn, nearflash, write_with,
 };
 
 /// The listeners in the configuration of these servers.
@@ -10,8 +10,8 @@ const LISTENERS: &str = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
                          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const KEY: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
-/// The steps of these tests on the server and the files of a [`Place`].
-trait Carries {
+/// The steps of these tests on the server and the files of a [`ServerFolder`].
+trait CarrySteps {
     /// Writes the configuration of this place: a device `disk` in a file, the listeners, and
     /// `rest`.
     fn configure(&self, rest: &str);
@@ -26,7 +26,7 @@ trait Carries {
     fn document(&self, text: &str) -> String;
 }
 
-impl Carries for Place {
+impl CarrySteps for ServerFolder {
     fn configure(&self, rest: &str) {
         let admin = self.socket();
         let text = format!(
@@ -65,8 +65,8 @@ impl Carries for Place {
 }
 
 /// Returns a place whose server was changed by commands while it ran, and has ended.
-fn source() -> Place {
-    let place = Place::new();
+fn source() -> ServerFolder {
+    let place = ServerFolder::new();
     place.configure("[[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"4MiB\"\n");
     let key = place.path("key");
     write_with(&key, KEY, 0o600);
@@ -85,7 +85,7 @@ fn source() -> Place {
 }
 
 /// Returns the exported document of `source`, changed to name the device file of `place`.
-fn for_place(source: &Place, place: &Place) -> String {
+fn for_place(source: &ServerFolder, place: &ServerFolder) -> String {
     source.exported().replace(&source.file("disk"), &place.file("disk"))
 }
 
@@ -98,7 +98,7 @@ fn lines(document: &str) -> Vec<String> {
 
 #[test]
 fn a_state_is_carried_to_a_server_that_does_not_run() {
-    let (source, place) = (source(), Place::new());
+    let (source, place) = (source(), ServerFolder::new());
     place.configure("");
     let before = source.exported();
     assert!(before.contains(KEY) && before.contains("ticket 7"), "{before}");
@@ -123,7 +123,7 @@ fn a_state_is_carried_to_a_server_that_does_not_run() {
 
 #[test]
 fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
-    let (source, place) = (source(), Place::new());
+    let (source, place) = (source(), ServerFolder::new());
     place.configure("");
     let server = place.configured().start();
     let mut client = V2::connect(server.listener(1));
@@ -175,7 +175,7 @@ fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
 /// and the server then refused them.
 #[test]
 fn a_dry_run_tells_which_promises_would_not_fit() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let device = "[[device]]\nname = \"disk\"\nspec = \"sim:a\"\n";
     let tenant = |name: &str, iops: u32| {
         format!(
@@ -208,7 +208,7 @@ fn a_dry_run_tells_which_promises_would_not_fit() {
 
 #[test]
 fn a_document_that_makes_no_sense_changes_nothing() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure("");
     let server = place.configured().start();
     let before = place.told(&["state", "export"]);

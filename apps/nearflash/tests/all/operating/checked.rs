@@ -2,7 +2,7 @@
 //! refuses any other with the message of the check.
 
 use crate::support::Launch;
-use flash::Chance;
+use flash::Rng;
 
 /// The alternatives for each part of a configuration, most of them valid. A test combines them at
 /// random.
@@ -68,7 +68,7 @@ const CONFIGURATIONS: usize = 150;
 
 #[test]
 fn what_a_check_accepts_starts_and_what_it_refuses_does_not() {
-    let mut chance = Chance::new(SEED);
+    let mut chance = Rng::new(SEED);
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..CONFIGURATIONS {
         let folder = tempfile::tempdir().unwrap();

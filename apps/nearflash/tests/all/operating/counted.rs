@@ -12,19 +12,19 @@ use control::admin::{AdminAddress, Client};
 const TOKEN: &str = "right";
 
 /// A server with two listeners and a low limit of connections. It admits only clients with a token.
-struct Place {
+struct LimitedServer {
     folder: tempfile::TempDir,
     server: Server,
 }
 
-impl Operator for Place {
+impl Operator for LimitedServer {
     fn admin(&self) -> String {
         self.path("admin.sock").display().to_string()
     }
 }
 
-impl Place {
-    fn start() -> Place {
+impl LimitedServer {
+    fn start() -> LimitedServer {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let config = format!(
@@ -40,7 +40,7 @@ impl Place {
         std::fs::write(path("nearflash.toml"), config).unwrap();
         let words = ["--config", &path("nearflash.toml"), "--state", "none", "--workers", "2"];
         let launch = Launch::new(&words).after(&[], "unset NEARFLASH_ADMIN");
-        Place { server: launch.start(), folder }
+        LimitedServer { server: launch.start(), folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -84,7 +84,7 @@ impl Place {
 
 #[test]
 fn ends_of_connections_are_counted_by_cause() {
-    let place = Place::start();
+    let place = LimitedServer::start();
     let address = place.server.listener(0);
     drop(place.let_in());
     place.await_end("peer");
@@ -130,7 +130,7 @@ fn ends_of_connections_are_counted_by_cause() {
 
 #[test]
 fn what_happens_to_the_process_is_counted() {
-    let place = Place::start();
+    let place = LimitedServer::start();
     let address = place.server.listener(0);
     let is = |name: &str, outcome: &str| place.count(name, &format!("outcome=\"{outcome}\""));
     place.told(&["tenant", "add", "gold"]);

@@ -115,19 +115,19 @@ rights = "read-write"
 "#;
 
 /// A server with its admin API at a Unix socket, and the TCP port of a tunnel to the socket.
-struct Site {
+struct DashboardServer {
     folder: tempfile::TempDir,
     setup: String,
     server: Server,
     port: SocketAddr,
 }
 
-impl Site {
-    fn start(setup: &str) -> Site {
+impl DashboardServer {
+    fn start(setup: &str) -> DashboardServer {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin.sock");
         let server = launch(setup, &socket);
-        Site { port: tunnel(socket), folder, setup: setup.to_owned(), server }
+        DashboardServer { port: tunnel(socket), folder, setup: setup.to_owned(), server }
     }
 
     fn restart(&mut self) {
@@ -214,7 +214,7 @@ fn quiet(browser: &Browser) {
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn figures_move_under_load() {
-    let site = Site::start(SETUP);
+    let site = DashboardServer::start(SETUP);
     let browser = Browser::start();
     site.show(&browser);
     browser.await_true("nobody's requests", &format!("{RATE} === 0"));
@@ -274,7 +274,7 @@ fn figures_move_under_load() {
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn the_picture_of_the_documents_shows_a_server_at_work() {
-    let site = Site::start(SHOWN);
+    let site = DashboardServer::start(SHOWN);
     let browser = Browser::start();
     site.show(&browser);
     let load = |tenant: &str, rate: &str, read_percent: &str| {
@@ -307,7 +307,7 @@ fn the_picture_of_the_documents_shows_a_server_at_work() {
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn every_page_can_be_read_used_and_trusted() {
     let browser = Browser::start();
-    let mut site = Site::start(SETUP);
+    let mut site = DashboardServer::start(SETUP);
     it_is_light_or_dark_and_can_be_read(&site, &browser);
     it_fits_a_telephone(&site, &browser);
     a_moment_is_held_and_its_address_leads_there(&site, &browser);
@@ -345,7 +345,7 @@ const CONTRAST: &str = r#"
     return worst;
 "#;
 
-fn it_is_light_or_dark_and_can_be_read(site: &Site, browser: &Browser) {
+fn it_is_light_or_dark_and_can_be_read(site: &DashboardServer, browser: &Browser) {
     site.show(browser);
     let lightness =
         "const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g);
@@ -378,7 +378,7 @@ fn it_is_light_or_dark_and_can_be_read(site: &Site, browser: &Browser) {
     quiet(browser);
 }
 
-fn it_fits_a_telephone(site: &Site, browser: &Browser) {
+fn it_fits_a_telephone(site: &DashboardServer, browser: &Browser) {
     site.show(browser);
     for width in [375, 320, 768] {
         browser.resize(width, 800);
@@ -409,7 +409,7 @@ fn it_fits_a_telephone(site: &Site, browser: &Browser) {
     quiet(browser);
 }
 
-fn a_moment_is_held_and_its_address_leads_there(site: &Site, browser: &Browser) {
+fn a_moment_is_held_and_its_address_leads_there(site: &DashboardServer, browser: &Browser) {
     site.show(browser);
     let times = "document.querySelector('#latency-chart').chart.data[0]";
     browser.await_true("two seconds", &format!("{times}.length >= 2"));
@@ -441,7 +441,7 @@ fn a_moment_is_held_and_its_address_leads_there(site: &Site, browser: &Browser) 
     quiet(browser);
 }
 
-fn everything_is_done_with_a_keyboard(site: &Site, browser: &Browser) {
+fn everything_is_done_with_a_keyboard(site: &DashboardServer, browser: &Browser) {
     site.show(browser);
     let focused =
         |what: &str| browser.run(&format!("return document.activeElement.matches({what:?})"));
@@ -490,7 +490,7 @@ fn everything_is_done_with_a_keyboard(site: &Site, browser: &Browser) {
     quiet(browser);
 }
 
-fn what_if_says_what_would_have_to_give(site: &Site, browser: &Browser) {
+fn what_if_says_what_would_have_to_give(site: &DashboardServer, browser: &Browser) {
     site.show(browser);
     let fill = |latency_us: u32, iops: u32| {
         browser.run(&format!(
@@ -530,7 +530,7 @@ fn what_if_says_what_would_have_to_give(site: &Site, browser: &Browser) {
     quiet(browser);
 }
 
-fn a_server_that_is_gone_comes_back(site: &mut Site, browser: &Browser) {
+fn a_server_that_is_gone_comes_back(site: &mut DashboardServer, browser: &Browser) {
     site.show(browser);
     browser.run("window.killedAt = Date.now() / 1000");
     site.server.kill();
@@ -551,7 +551,7 @@ fn a_server_that_is_gone_comes_back(site: &mut Site, browser: &Browser) {
 fn thousands_of_tenants_are_a_short_page(browser: &Browser) {
     let tenants: String =
         (0..10_000).map(|n| format!("[[tenant]]\nname = \"tenant {n:04}\"\n")).collect();
-    let site = Site::start(&format!("{SETUP}\n[limits]\ntenants = 10100\n{tenants}"));
+    let site = DashboardServer::start(&format!("{SETUP}\n[limits]\ntenants = 10100\n{tenants}"));
     site.show(browser);
     let elements = browser.run("return document.querySelectorAll('*').length").as_u64().unwrap();
     assert!(elements < 2_500, "{elements} elements");
@@ -581,7 +581,7 @@ fn thousands_of_tenants_are_a_short_page(browser: &Browser) {
 }
 
 fn nobody_yet_is_said_in_words(browser: &Browser) {
-    let site = Site::start("[[device]]\nname = \"drive\"\nspec = \"mem:16MiB\"\n");
+    let site = DashboardServer::start("[[device]]\nname = \"drive\"\nspec = \"mem:16MiB\"\n");
     site.show(browser);
     browser.await_text("#device-empty", "has no model");
     browser.await_text("#first", "nearflash tenant add gold");

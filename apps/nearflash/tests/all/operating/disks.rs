@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{
-    Launch, NvmeQueue, Operator, PATIENCE, Place, SLOW_MODEL, Server, V2, pattern, wait_until,
+    Launch, NvmeQueue, Operator, PATIENCE, SLOW_MODEL, Server, ServerFolder, V2, pattern,
+    wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use wire::nvme::Event;
@@ -12,20 +13,20 @@ use wire::nvme::Event;
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:disks";
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a place with the configuration of a device in a file, of listeners for clients and
     /// for hosts, and with `rest`.
-    fn with(rest: &str) -> Place;
+    fn with(rest: &str) -> ServerFolder;
     fn configure(&self, spec: &str, rest: &str);
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
     fn devices(&self) -> Vec<String>;
 }
 
-impl Servers for Place {
-    fn with(rest: &str) -> Place {
-        let place = Place::new();
+impl Servers for ServerFolder {
+    fn with(rest: &str) -> ServerFolder {
+        let place = ServerFolder::new();
         place.configure(&place.file("first"), rest);
         place
     }
@@ -69,7 +70,7 @@ fn write(server: &Server, namespace: u16, version: u8) {
 
 #[test]
 fn a_disk_is_added_without_a_restart_and_is_there_again() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut server = place.start();
     let mut before = V2::connect(server.address());
     let mut host = NvmeQueue::admin(server.listener(1), 1, SUBSYSTEM).unwrap();
@@ -104,7 +105,7 @@ fn a_disk_is_added_without_a_restart_and_is_there_again() {
 
 #[test]
 fn the_first_disk_goes_when_its_tenants_have_moved() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut server = place.start();
     let model = place.path("slow.toml");
     std::fs::write(&model, SLOW_MODEL).unwrap();
@@ -138,7 +139,7 @@ fn the_first_disk_goes_when_its_tenants_have_moved() {
 
 #[test]
 fn promises_hold_on_a_new_disk_and_keep_it_there() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let _server = place.start();
     place.told(&["tenant", "add", "old"]);
     let model = place.path("slow.toml");
@@ -171,7 +172,7 @@ fn promises_hold_on_a_new_disk_and_keep_it_there() {
 
 #[test]
 fn a_disk_goes_when_nothing_is_on_it() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut server = place.start();
     place.told(&["device", "add", "second", &place.file("second")]);
     place.told(&["device", "add", "third", &place.file("third")]);
@@ -209,7 +210,7 @@ fn a_disk_goes_when_nothing_is_on_it() {
 
 #[test]
 fn a_device_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let server = place.start();
     std::fs::create_dir(place.path("folder")).unwrap();
     let folder = format!("file:{}", place.path("folder").display());
@@ -256,7 +257,7 @@ fn a_device_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() {
 
 #[test]
 fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let server = place.start();
     let done = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
@@ -289,7 +290,7 @@ fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
 
 #[test]
 fn an_upgrade_takes_them_over_wherever_they_are() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut old = place.start();
     for name in ["second", "third"] {
         place.told(&["device", "add", name, &place.file(name)]);
@@ -313,7 +314,7 @@ fn an_upgrade_takes_them_over_wherever_they_are() {
 
 #[test]
 fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let server = place.start();
     let more = |size: &str, namespace: bool| {
         let spec = place.file("second").replace("16MiB", size);
@@ -354,7 +355,7 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
 /// the worker's table then differs from its position among the remaining devices.
 #[test]
 fn who_is_behind_a_removed_disk_goes_on() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut server = place.start();
     for name in ["second", "third"] {
         place.told(&["device", "add", name, &place.file(name)]);
@@ -372,7 +373,7 @@ fn who_is_behind_a_removed_disk_goes_on() {
 /// namespaces, their numbers follow the order of the devices.
 #[test]
 fn a_reload_lets_no_namespace_be_on_another_disk() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let configure = |names: &[&str]| {
         let device = |name: &&str| {
             format!("[[device]]\nname = \"{name}\"\nspec = \"{}\"\n", place.file(name))

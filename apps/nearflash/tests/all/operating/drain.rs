@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Launch, NvmeQueue, Operator, PATIENCE, Place, Running, V1, V2, now, wait_until,
+    Answer, Launch, NvmeQueue, Operator, PATIENCE, RunningServer, ServerFolder, V1, V2, now,
+    wait_until,
 };
 use contract::{Command, Hello, Notice, Range, Status};
 use control::admin::{Code, Connection, ListenerState, Listeners, SetWorker, WorkerState};
@@ -11,7 +12,7 @@ use control::admin::{Code, Connection, ListenerState, Listeners, SetWorker, Work
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
 
 /// Starts a server with two listeners for clients and one for hosts, over a device of this spec.
-fn start(spec: &str) -> Running {
+fn start(spec: &str) -> RunningServer {
     let config = format!(
         "[[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
          [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n\
@@ -19,10 +20,10 @@ fn start(spec: &str) -> Running {
          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
          [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n"
     );
-    Running::start(Place::new(), &config)
+    RunningServer::start(ServerFolder::new(), &config)
 }
 
-fn states(running: &Running) -> Vec<ListenerState> {
+fn states(running: &RunningServer) -> Vec<ListenerState> {
     running.client().read::<Listeners>().unwrap().listeners.iter().map(|one| one.state).collect()
 }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Launch, Operator, PATIENCE, Place, Running, V2, nearflash, wait_until,
+    Answer, Launch, Operator, PATIENCE, RunningServer, ServerFolder, V2, nearflash, wait_until,
 };
 use contract::{Command, Hello, Notice, Range};
 use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState};
@@ -13,19 +13,19 @@ use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState}
 const READ: Command = Command::Read(Range::new(0, 8));
 
 /// Starts a server with a device of this spec, which drains for at most a second.
-fn start(spec: &str) -> Running {
-    let place = Place::new();
+fn start(spec: &str) -> RunningServer {
+    let place = ServerFolder::new();
     let config = format!(
         "[admin]\naudit = \"{}\"\n[limits]\ndrain_seconds = 1\n\
          [[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
         place.path("audit.log").display()
     );
-    Running::start(place, &config)
+    RunningServer::start(place, &config)
 }
 
 /// Connects a client with a read in flight at the device, and a client that is idle.
-fn clients(running: &Running) -> (V2, V2) {
+fn clients(running: &RunningServer) -> (V2, V2) {
     let mut busy = V2::hello(running.server.address(), Hello::default()).unwrap();
     let idle = V2::hello(running.server.address(), Hello::default()).unwrap();
     busy.send(7, READ, &[]);

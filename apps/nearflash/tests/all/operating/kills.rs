@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::support::{Dice, Launch, Server, kills};
+use crate::support::{Launch, Rng, Server, kills};
 use control::admin::{
     AddDevice, AddListener, AdminAddress, AnaState, ChangeTenant, ChangeTenants, Client,
     ClientError, DevicePatch, DeviceStatus, Devices, HostPatch, HostStatus, Hosts, Listeners,
@@ -352,9 +352,9 @@ impl Change {
 }
 
 /// The random choices of one run, which decide the changes.
-struct Chance(Dice);
+struct RandomChanges(Rng);
 
-impl Chance {
+impl RandomChanges {
     fn roll(&mut self, below: u64) -> u64 {
         self.0.roll(below)
     }
@@ -467,7 +467,7 @@ impl Chance {
 }
 
 /// A change that was requested and not answered before the kill, and the state after it.
-struct Asked {
+struct PendingChange {
     kind: String,
     after: State,
 }
@@ -479,7 +479,8 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
     let kills = kills(12);
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    // A file that grows, and the namespace that has the rest of it because nobody has said its size.
+    // A file that grows, and the namespace that has the rest of it because nobody has said its
+    // size.
     let config = format!(
         "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\nmodel = \"a\"\n\
          [[subsystem]]\nnqn = \"nqn.2026-11.org.example:configured\"\n\
@@ -492,15 +493,15 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
         Launch::new(&["--config", &path("nearflash.toml"), "--admin", &admin]).start()
     };
     let mut sockets = 0;
-    let mut chance = Chance(Dice::of(0x9e37_79b9_7f4a_7c15));
-    let (mut answered, mut asked): (Option<State>, Option<Asked>) = (None, None);
+    let mut chance = RandomChanges(Rng::of(0x9e37_79b9_7f4a_7c15));
+    let (mut answered, mut asked): (Option<State>, Option<PendingChange>) = (None, None);
     let (mut found, mut done) = (BTreeMap::<String, (u32, u32)>::new(), 0_u64);
     for _ in 0..kills {
         let mut server = start();
         let mut client = Client::new(AdminAddress::Unix(admin.clone().into())).unwrap();
         let there = State::of(&mut client);
         let before = answered.get_or_insert_with(|| there.clone());
-        if let Some(Asked { kind, after }) = asked.take() {
+        if let Some(PendingChange { kind, after }) = asked.take() {
             let counts = found.entry(kind.clone()).or_default();
             match (there == *before, there == after) {
                 (true, _) => counts.0 += 1,
@@ -528,7 +529,7 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
                     };
                     let change = chance.change(state, &mut socket);
                     let after = change.apply(state);
-                    **asked = Some(Asked { kind: change.kind(), after: after.clone() });
+                    **asked = Some(PendingChange { kind: change.kind(), after: after.clone() });
                     match change.ask(&mut client) {
                         Ok(()) => (**answered, **asked, **done) = (Some(after), None, **done + 1),
                         Err(error) if error.code().is_none() => return, // it was killed

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V1, V2, free_port, kills,
-    pattern, wait_until,
+    Answer, Launch, NvmeQueue, Operator, PATIENCE, Rng, Server, ServerFolder, V1, V2, free_port,
+    kills, pattern, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddListener, Listeners, RemoveListener};
@@ -15,11 +15,11 @@ use wire::nvme::{Event, LogPage};
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:listeners";
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a place with the configuration of a device in a file, of a listener, and with
     /// `rest`.
-    fn with(rest: &str) -> Place;
+    fn with(rest: &str) -> ServerFolder;
     fn configure(&self, rest: &str);
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
@@ -29,9 +29,9 @@ trait Servers {
     fn listed(&self) -> Vec<(u64, String)>;
 }
 
-impl Servers for Place {
-    fn with(rest: &str) -> Place {
-        let place = Place::new();
+impl Servers for ServerFolder {
+    fn with(rest: &str) -> ServerFolder {
+        let place = ServerFolder::new();
         place.configure(&format!("[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n{rest}"));
         place
     }
@@ -74,7 +74,7 @@ fn is_closed(at: SocketAddr) -> bool {
 
 #[test]
 fn a_listener_that_is_added_serves_and_is_there_again() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let mut server = place.start();
     let told = place.told(&["listener", "add", &format!("reflex://{}", free_port())]);
     assert!(told.starts_with("listens at reflex://127.0.0.1:"), "{told}");
@@ -100,7 +100,7 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
 /// process cannot run out of numbers.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let _server = place.start();
     let numbers = || place.listed().iter().map(|one| one.0).collect::<Vec<_>>();
     let remove = |at: SocketAddr| place.told(&["listener", "rm", &format!("reflex://{at}")]);
@@ -125,7 +125,7 @@ fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
 
 #[test]
 fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let server = place.start();
     let first = place.add(&format!("reflex://{}", free_port()));
     let mut here: Vec<V2> = (0..4).map(|_| V2::connect(first)).collect();
@@ -172,7 +172,7 @@ fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
 
 #[test]
 fn a_listener_that_cannot_be_is_refused_with_the_reason() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let server = place.start();
     let before = place.listed();
     let taken = format!("reflex://{}", server.address());
@@ -200,7 +200,7 @@ fn a_listener_that_cannot_be_is_refused_with_the_reason() {
 
 #[test]
 fn the_first_listener_of_hosts_may_be_a_new_one() {
-    let place = Place::with(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
+    let place = ServerFolder::with(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
     let _server = place.start();
     let first = place.add(&format!("nvme-tcp://{}", free_port()));
     let slip = "nqn.2014-08.org.nvmexpress:uuid:…";
@@ -246,7 +246,7 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
 /// configuration no longer has. No operator can edit that file.
 #[test]
 fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_start() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let subsystem = format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n");
     let of_hosts = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n".repeat(2);
     let (with, without) = (format!("{of_hosts}{subsystem}"), &of_hosts[..of_hosts.len() / 2]);
@@ -283,7 +283,7 @@ fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_st
 
 #[test]
 fn a_tenant_stays_while_a_listener_or_who_came_by_it_is_there() {
-    let place = Place::with("[[tenant]]\nname = \"other\"\n");
+    let place = ServerFolder::with("[[tenant]]\nname = \"other\"\n");
     let _server = place.start();
     place.told(&["tenant", "add", "gold"]);
     let at = place.add("reflex://127.0.0.1:0?tenant=gold");
@@ -307,7 +307,7 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
         let one = |port: &u16| format!("[[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n");
         ports.iter().map(one).collect::<String>()
     };
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     place.configure(&listen(&[one]));
     let server = place.start();
     let added = place.add("reflex://127.0.0.1:0");
@@ -364,7 +364,7 @@ fn a_reload_opens_a_listener_that_leads_to_a_namespace_of_the_same_reload() {
         format!("[[namespace]]\ndevice = \"disk\"\noffset = \"{offset}MiB\"\nsize = \"4MiB\"\n")
             .replace("\"0MiB\"", "\"0\"")
     };
-    let place = Place::with(&space(1));
+    let place = ServerFolder::with(&space(1));
     let server = place.start();
     let there = free_port();
     let first = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
@@ -381,7 +381,7 @@ fn a_reload_opens_a_listener_that_leads_to_a_namespace_of_the_same_reload() {
 
 #[test]
 fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
-    let place = Place::with("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
+    let place = ServerFolder::with("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
     let mut old = place.start();
     let stays = place.add("reflex://127.0.0.1:0?tenant=gold");
     let goes = place.add(&format!("reflex://{}?tenant=gold", free_port()));
@@ -411,7 +411,7 @@ fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
 
 #[test]
 fn opening_and_closing_is_put_on_record() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let log = place.path("audit.log");
     place.configure(&format!(
         "[admin]\naudit = \"{}\"\n[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
@@ -439,11 +439,11 @@ fn opening_and_closing_is_put_on_record() {
 /// the number of kills.
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
-    let place = Place::with("");
+    let place = ServerFolder::with("");
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
     place.write_configuration(config);
-    let (kills, mut dice) = (kills(6), Dice::of(0x9e37_79b9_7f4a_7c15));
+    let (kills, mut dice) = (kills(6), Rng::of(0x9e37_79b9_7f4a_7c15));
     // Numbers of listeners besides the first, as answered and as asked for.
     let (mut answered, mut asked): (Vec<u16>, Option<Vec<u16>>) = (Vec::new(), None);
     let (mut old, mut new) = (0_u32, 0_u32);

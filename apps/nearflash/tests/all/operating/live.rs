@@ -5,8 +5,8 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, complaint, host_nqn,
-    kills, pattern, subsystem, wait_until, words, write_with,
+    Launch, NvmeQueue, Operator, PATIENCE, Rng, SUBSYSTEM, Server, ServerFolder, V2, complaint,
+    host_nqn, kills, pattern, subsystem, wait_until, words, write_with,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
@@ -19,8 +19,8 @@ use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 const MIB: u64 = 1 << 20;
 
 /// Starts a server with a subsystem over a device that is a file.
-fn started() -> (Place, Server) {
-    let place = Place::new();
+fn started() -> (ServerFolder, Server) {
+    let place = ServerFolder::new();
     place.configure_disk(&subsystem());
     let server = place.configured().start();
     (place, server)
@@ -214,7 +214,7 @@ fn keys_are_kept_and_never_shown() {
 
 #[test]
 fn a_note_of_a_tenant_stays_until_it_is_removed() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let configured = "[[tenant]]\nname = \"gold\"\nnote = \"team storage\"\n";
     place.configure_disk(&format!("{configured}[[tenant]]\nname = \"tin\"\n"));
     let mut server = place.configured().start();
@@ -250,7 +250,7 @@ fn a_note_of_a_tenant_stays_until_it_is_removed() {
 
 #[test]
 fn what_was_changed_stays_over_a_restart() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
     let mut server = place.configured().start();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
@@ -416,9 +416,9 @@ fn kill_at_random(
     add: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
     remove: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
 ) {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.write_configuration(config);
-    let (kills, mut dice) = (kills(6), Dice::of(0x9e37_79b9_7f4a_7c15));
+    let (kills, mut dice) = (kills(6), Rng::of(0x9e37_79b9_7f4a_7c15));
     // How many there are; of one more a change may be under way.
     let (mut answered, mut asked) = (0_u64, 0_u64);
     let (mut old, mut new, mut done) = (0_u32, 0_u32, 0_u64);
@@ -464,7 +464,7 @@ fn kill_at_random(
 
 #[test]
 fn a_configuration_is_checked_and_shown_without_a_server() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk("[[access]]\ntoken = \"very secret\"\nrights = \"read\"\n");
     let file = place.path("nearflash.toml").display().to_string();
     let run = |words: &[&str]| {
@@ -505,7 +505,7 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
 
 #[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk(&subsystem());
     let state = place.path("gone/state").display().to_string();
     std::fs::create_dir(place.path("gone")).unwrap();
@@ -539,7 +539,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
 
 #[test]
 fn a_server_that_keeps_nothing_says_so() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk("");
     let disk = format!("file:{}?size=16MiB", place.path("disk").display());
     let admin = place.admin();
@@ -569,7 +569,7 @@ fn a_server_that_keeps_nothing_says_so() {
 
 #[test]
 fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk("[limits]\ntenants = 4096\n");
     let mut server = place.configured().start();
     place.told(&["tenant", "add", "first"]);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::support::{
-    Answer, Launch, Operator, PATIENCE, Polite, SLOW_MODEL, Server, V2, complaint, free_port,
+    Answer, Launch, Operator, PATIENCE, PoliteClient, SLOW_MODEL, Server, V2, complaint, free_port,
     nearflash, now, open_folder, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
@@ -15,15 +15,15 @@ use control::admin::{AdminAddress, Client, Code, Devices, NewTenant, Slo, Tenant
 use serde_json::Value;
 
 /// A directory for the sockets and files of one server.
-struct Place {
+struct ServerFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl ServerFolder {
+    fn new() -> ServerFolder {
         let folder = open_folder();
         std::fs::write(folder.path().join("model.toml"), SLOW_MODEL).unwrap();
-        Place { folder }
+        ServerFolder { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-impl Operator for Place {
+impl Operator for ServerFolder {
     fn admin(&self) -> String {
         self.path("admin.sock").display().to_string()
     }
@@ -62,7 +62,7 @@ fn read() -> Command {
 
 #[test]
 fn a_tenant_is_added_shown_changed_checked_and_removed() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.launch("").start();
     let added = place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "1k"]);
     assert_eq!(added, "added gold on disk: 1 000 tokens/s promised, 3 000 left\n");
@@ -98,7 +98,7 @@ fn a_tenant_is_added_shown_changed_checked_and_removed() {
 
 #[test]
 fn shares_and_switches_are_shown_and_changed() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     // The keys stand behind those of the device.
     let told = "correct_online = true\nbound_depth = true\nfail_fast = true\n\
                 [[tenant]]\nname = \"bulk\"\nweight = 3\ncap_tokens = 1000\n";
@@ -127,7 +127,7 @@ fn shares_and_switches_are_shown_and_changed() {
 
 #[test]
 fn refusals_say_why_and_what_would_have_to_give() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let _server = place.launch("").start();
     place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "3000"]);
     let refused = |words: &[&str], says: &[&str]| {
@@ -168,7 +168,7 @@ fn refusals_say_why_and_what_would_have_to_give() {
 
 #[test]
 fn rules_say_who_may_enter_a_tenant_of_the_operator() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place
         .launch(
             "[[tenant]]\nname = \"bronze\"\n\
@@ -197,7 +197,7 @@ fn rules_say_who_may_enter_a_tenant_of_the_operator() {
 
 #[test]
 fn a_tenant_keeps_to_its_rate_and_the_list_says_so() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.launch("").start();
     place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "3000"]);
     place.told(&["tenant", "add", "batch"]);
@@ -229,7 +229,7 @@ fn a_tenant_keeps_to_its_rate_and_the_list_says_so() {
 
 #[test]
 fn a_tenant_is_told_why_it_is_slow() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.launch("").start();
     place.told(&["tenant", "add", "capped", "--cap", "500"]);
     let idle = place.told(&["why", "capped", "--seconds", "1"]);
@@ -253,10 +253,10 @@ fn a_tenant_is_told_why_it_is_slow() {
 
 #[test]
 fn a_thousand_tenants_come_and_go_under_load() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let device = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"a\"\n";
     let server = Launch::config(device).with("--admin").with(&place.admin()).start();
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut client = place.client();
     let slo = Slo {
         latency_us: 2_000,
@@ -295,7 +295,7 @@ fn a_thousand_tenants_come_and_go_under_load() {
 
 #[test]
 fn the_socket_is_its_users_and_goes_at_exit() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let mut server = place.launch("").start();
     let mode = std::fs::metadata(place.admin()).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
@@ -328,7 +328,7 @@ fn the_socket_is_its_users_and_goes_at_exit() {
 
 #[test]
 fn the_default_place_is_the_users_and_one_servers() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let (runtime, admin) = (place.path("run"), place.path("run/nearflash.sock"));
     // The service manager's directory comes first, for root and others.
     let start = || {
@@ -415,7 +415,7 @@ fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
 
 #[test]
 fn requests_of_a_tenant_that_goes_are_answered() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.launch("").start();
     place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "100"]);
     let mut gold = enter(&server, "gold").unwrap();

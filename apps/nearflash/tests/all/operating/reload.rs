@@ -1,7 +1,7 @@
 //! Tests of a configuration file that is read again on SIGHUP while the real program runs.
 
 use crate::support::{
-    NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, host_nqn, subsystem, wait_until,
+    NvmeQueue, Operator, PATIENCE, SUBSYSTEM, ServerFolder, V2, host_nqn, subsystem, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use wire::nvme::{AuthFailure, Event};
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_reload_takes_what_can_change_and_names_the_rest() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
     let server = place.configured().start();
     let at = server.listener(0);
@@ -31,7 +31,8 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     server.hang_up();
     server.await_log("nothing has changed");
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
-    // With mistakes of what only a restart takes, too: all of them by their lines, and nothing is taken.
+    // With mistakes of what only a restart takes, too: all of them by their lines, and nothing is
+    // taken.
     place.configure_disk(
         "[[tenant]]\nname = \"zinc\"\n[[access]]\nfrom = \"nowhere\"\nrights = \"read\"\n\
          [[namespace]]\ndevice = \"disc\"\n[limits]\nin_flight = 0\n",
@@ -48,7 +49,7 @@ fn a_reload_takes_other_hashes_and_a_host_may_have_its_own() {
     const SHA256: u8 = 1;
     const SHA512: u8 = 3;
     const NO_GROUP: u8 = 0;
-    let place = Place::new();
+    let place = ServerFolder::new();
     let key = "key = \"DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:\"\n";
     let host = format!("[[host]]\nnqn = \"{}\"\n{key}", host_nqn(1));
     let with = |hash: &str| {
@@ -81,7 +82,7 @@ fn a_reload_takes_other_hashes_and_a_host_may_have_its_own() {
 /// Checks that a refused reload changes no promise, as if an operator had made it.
 #[test]
 fn a_reload_that_is_refused_has_changed_no_promise() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let with = |weight: u32, rest: &str| {
         let text = format!(
             "[[device]]\nname = \"disk\"\nspec = \"mem:16MiB\"\nmodel = \"a\"\n\
@@ -118,7 +119,7 @@ fn a_reload_that_is_refused_has_changed_no_promise() {
 
 #[test]
 fn a_reload_names_what_operators_have_changed() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let with = |weight: u32, rest: &str| {
         let text = format!(
             "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\nmodel = \"a\"\n\
@@ -141,7 +142,7 @@ fn a_reload_names_what_operators_have_changed() {
 
 #[test]
 fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_says_otherwise() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let with = |scratch: &str| {
         let text = format!(
             "[[device]]\nname = \"disk\"\nspec = \"mem:2MiB\"\n{scratch}\
@@ -164,7 +165,7 @@ fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_say
 
 #[test]
 fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk("");
     let mut server = place.configured().start();
     let file = place.path("nearflash.toml");
@@ -186,7 +187,7 @@ fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
 /// nobody, or to the next tenant with its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let charged = format!("{}tenant = \"gold\"\n", subsystem());
     place.configure_disk(&format!("{charged}[[tenant]]\nname = \"gold\"\n"));
     let server = place.configured().start();
@@ -212,7 +213,7 @@ fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
 /// still mean the removed namespace by it.
 #[test]
 fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let one = "[[namespace]]\ndevice = \"disk\"\nsize = \"4MiB\"\n";
     let other = "[[namespace]]\ndevice = \"disk\"\noffset = \"4MiB\"\nsize = \"4MiB\"\n";
     place.configure_disk(&format!("{one}{other}"));

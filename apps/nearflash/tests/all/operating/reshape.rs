@@ -2,7 +2,7 @@
 //! hosts and clients use them.
 
 use crate::support::{
-    Answer, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, wait_until, words,
+    Answer, NvmeQueue, Operator, PATIENCE, SUBSYSTEM, Server, ServerFolder, V2, wait_until, words,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::NamespacePatch;
@@ -13,27 +13,27 @@ const MIB: u64 = 1 << 20;
 const WRITE: Command = Command::Write { range: Range::new(0, 1), fua: false };
 const READ: Command = Command::Read(Range::new(0, 1));
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a place with the configuration of a namespace `data` of 16 MiB on a device of this
     /// spec, and of a listener of each protocol.
-    fn of(device: &str) -> Place;
-    fn of_file() -> Place;
+    fn of(device: &str) -> ServerFolder;
+    fn of_file() -> ServerFolder;
     /// Writes the configuration, with these keys of the device and of the namespace `data`.
     fn hold_data(&self, device: &str, namespace: &str);
     fn start(&self) -> Server;
     fn namespace(&self, name: &str) -> Value;
 }
 
-impl Servers for Place {
-    fn of(device: &str) -> Place {
-        let place = Place::new();
+impl Servers for ServerFolder {
+    fn of(device: &str) -> ServerFolder {
+        let place = ServerFolder::new();
         place.hold_data(device, "");
         place
     }
 
-    fn of_file() -> Place {
-        let place = Place::new();
+    fn of_file() -> ServerFolder {
+        let place = ServerFolder::new();
         place.hold_data(&place.file("disk"), "");
         place
     }
@@ -60,7 +60,7 @@ impl Servers for Place {
 
 #[test]
 fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
-    let place = Place::of_file();
+    let place = ServerFolder::of_file();
     let server = place.start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
@@ -91,7 +91,7 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
 /// namespace is made read-only to copy it, and the copy must contain every acknowledged write.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
-    let place = Place::of("mem:16MiB?delay=8s");
+    let place = ServerFolder::of("mem:16MiB?delay=8s");
     let server = place.start();
     let mut writer = V2::hello(server.listener(1), Hello::default()).unwrap();
     let in_flight = || {
@@ -112,7 +112,7 @@ fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
 
 #[test]
 fn a_renamed_namespace_is_the_same_one_to_hosts_and_after_a_restart() {
-    let place = Place::of_file();
+    let place = ServerFolder::of_file();
     let mut server = place.start();
     place.told(&["namespace", "add", "logs", "1MiB"]);
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
@@ -155,7 +155,7 @@ fn a_renamed_namespace_is_the_same_one_to_hosts_and_after_a_restart() {
 
 #[test]
 fn size_and_access_change_in_one_go() {
-    let place = Place::of_file();
+    let place = ServerFolder::of_file();
     let server = place.start();
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut client = place.client();
@@ -174,7 +174,7 @@ fn size_and_access_change_in_one_go() {
 
 #[test]
 fn a_reload_closes_and_opens_a_namespace_that_no_operator_has_changed() {
-    let place = Place::of_file();
+    let place = ServerFolder::of_file();
     let server = place.start();
     let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
     assert_eq!(client.call(WRITE, &[1; 512]).0, Status::Ok);
@@ -193,7 +193,7 @@ fn a_reload_closes_and_opens_a_namespace_that_no_operator_has_changed() {
 
 #[test]
 fn who_takes_over_keeps_what_was_changed() {
-    let place = Place::of_file();
+    let place = ServerFolder::of_file();
     let mut old = place.start();
     let mut client = V2::hello(old.listener(1), Hello::default()).unwrap();
     let mut host = NvmeQueue::admin(old.listener(0), 1, SUBSYSTEM).unwrap();
@@ -211,7 +211,7 @@ fn who_takes_over_keeps_what_was_changed() {
 
 #[test]
 fn a_namespace_that_a_device_names_as_scratch_keeps_its_name() {
-    let place = Place::of("mem:16MiB\"\nmodel = \"a\"\nrecalibrate_scratch = \"data");
+    let place = ServerFolder::of("mem:16MiB\"\nmodel = \"a\"\nrecalibrate_scratch = \"data");
     let _server = place.start();
     let said = place.refused(&["namespace", "set", "data", "--name", "gold"]);
     assert!(said.contains("recalibrate_scratch"), "{said}");

@@ -4,17 +4,17 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use crate::support::{Operator, PATIENCE, Place, Server, V2, nearflash, wait_until};
+use crate::support::{Operator, PATIENCE, Server, ServerFolder, V2, nearflash, wait_until};
 use contract::{Command, Range, Status};
 use control::admin::{
     ClientError, Code, DevicePatch, ListenerPatch, ListenerState, ListenerStatus,
 };
 use serde_json::{Value, json};
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a place with the configuration of a device with a model and of a device without.
-    fn of_two_devices() -> Place;
+    fn of_two_devices() -> ServerFolder;
     /// Writes the configuration, with these keys of the device that has a model.
     fn hold_disk(&self, device: &str);
     fn start(&self) -> Server;
@@ -24,9 +24,9 @@ trait Servers {
     fn tokens(&self) -> u64;
 }
 
-impl Servers for Place {
-    fn of_two_devices() -> Place {
-        let place = Place::new();
+impl Servers for ServerFolder {
+    fn of_two_devices() -> ServerFolder {
+        let place = ServerFolder::new();
         place.hold_disk("model = \"a\"\n");
         place
     }
@@ -68,7 +68,7 @@ fn refused<T: std::fmt::Debug>(done: Result<T, ClientError>) -> (Option<Code>, S
 
 #[test]
 fn a_merge_patch_changes_what_a_put_changes_and_null_removes() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let _server = place.start();
     let patched = |patch: &str| {
         let mut stream = UnixStream::connect(place.admin()).unwrap();
@@ -90,7 +90,7 @@ fn a_merge_patch_changes_what_a_put_changes_and_null_removes() {
 
 #[test]
 fn what_a_device_does_is_changed_while_it_serves_and_stays() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let mut server = place.start();
     let mut client = V2::connect(server.address());
     let read = Command::Read(Range::new(0, 8));
@@ -139,7 +139,7 @@ fn what_a_device_does_is_changed_while_it_serves_and_stays() {
 
 #[test]
 fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let _server = place.start();
     let mut client = place.client();
     let before = place.device("disk")["settings"].clone();
@@ -170,7 +170,7 @@ fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
 
 #[test]
 fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let mut server = place.start();
     place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "300k"]);
     let tokens = place.tokens();
@@ -193,7 +193,7 @@ fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
 
 #[test]
 fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let mut server = place.start();
     let named = place.model_file();
     place.told(&["device", "set", "disk", "--model", &named]);
@@ -213,7 +213,7 @@ fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
 /// file are gone: a change of another setting has stored the model, too.
 #[test]
 fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let named = place.model_file();
     place.hold_disk(&format!("model = \"{named}\"\n"));
     let mut server = place.start();
@@ -229,7 +229,7 @@ fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
 
 #[test]
 fn a_reload_says_other_things_of_a_device_that_no_operator_has_changed() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let server = place.start();
     let corrects = || place.device("disk")["correction"] != json!(null);
     place.hold_disk("model = \"a\"\ncorrect_online = true\n");
@@ -251,7 +251,7 @@ fn a_reload_says_other_things_of_a_device_that_no_operator_has_changed() {
 
 #[test]
 fn a_listener_is_drained_and_opened_by_its_state_and_keeps_its_address() {
-    let place = Place::of_two_devices();
+    let place = ServerFolder::of_two_devices();
     let server = place.start();
     let mut client = place.client();
     let url = client.get::<ListenerStatus>("1").unwrap().url;

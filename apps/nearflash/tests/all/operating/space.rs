@@ -2,18 +2,18 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::support::{NvmeQueue, Operator, Place, SUBSYSTEM, subsystem};
+use crate::support::{NvmeQueue, Operator, SUBSYSTEM, ServerFolder, subsystem};
 
 const MIB: u64 = 1 << 20;
 
 /// The bytes that the file system has given to a file.
-fn allocated(place: &Place, name: &str) -> u64 {
+fn allocated(place: &ServerFolder, name: &str) -> u64 {
     std::fs::metadata(place.path(name)).unwrap().blocks() * 512
 }
 
 #[test]
 fn the_space_of_a_removed_namespace_goes_back_to_the_file_if_that_is_said() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     place.configure_disk(&subsystem());
     let mut server = place.configured().start();
     let at = server.listener(0);
@@ -48,7 +48,7 @@ fn the_space_of_a_removed_namespace_goes_back_to_the_file_if_that_is_said() {
 
 #[test]
 fn space_that_another_has_too_or_that_nobody_can_give_back_stays() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let of = |name: &str, device: &str, range: &str| {
         format!("[[namespace]]\nname = \"{name}\"\ndevice = \"{device}\"\n{range}")
     };
@@ -78,7 +78,7 @@ fn space_that_another_has_too_or_that_nobody_can_give_back_stays() {
 #[test]
 fn hosts_know_a_namespace_by_the_uuid_that_an_operator_gives() {
     const TEXT: &str = "6f2b1a4e-0c6d-4c58-9a51-1d6f8f1f0c11";
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk(&subsystem());
     let mut server = place.configured().start();
     for (text, why) in [("12", "32 hexadecimal"), ("00000000000000000000000000000000", "zero")] {

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Launch, Polite, V1};
+use crate::support::{Launch, PoliteClient, V1};
 
 /// Checks that a start fails with exit code 1 and an error that contains all these words.
 fn complains(launch: Launch, words: &[&str]) {
@@ -18,7 +18,7 @@ fn complains(launch: Launch, words: &[&str]) {
 #[test]
 fn an_occupied_port_is_named() {
     let first = Launch::device("mem:8MiB").start();
-    let polite = Polite::start(first.address());
+    let polite = PoliteClient::start(first.address());
     let url = format!("reflex://{}", first.address());
     let second = Launch::new(&["--device", "mem:1MiB", "--listen", &url]);
     complains(second, &[&first.address().to_string(), "another server"]);
@@ -69,7 +69,7 @@ fn two_servers_do_not_share_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let spec = format!("file:{}?size=8MiB", folder.path().join("volume").display());
     let first = Launch::device(&spec).start();
-    let polite = Polite::start(first.address());
+    let polite = PoliteClient::start(first.address());
     complains(Launch::device(&spec), &["volume", "in use by another server"]);
     polite.dismiss();
 }
@@ -200,7 +200,8 @@ fn an_upgrade_that_only_looks_is_refused() {
 fn a_server_without_an_admin_api_says_so_and_how_to_get_one() {
     let server = Launch::device("null:1MiB").start();
     server.await_log("without an admin API, as it was told");
-    // Nobody told it, and there is no place where it could be: a container, or another user's shell.
+    // Nobody told it, and there is no place where it could be: a container, or another user's
+    // shell.
     let wrapper = match rustix::process::geteuid().is_root() {
         true => &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"][..],
         false => &[],

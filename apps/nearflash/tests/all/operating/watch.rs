@@ -10,14 +10,14 @@ use crate::support::{Launch, PATIENCE, Server, free_port, wait_until};
 use serde_json::Value;
 
 /// A server under load, with an admin API and a port for metrics.
-struct Watched {
+struct WatchedServer {
     folder: tempfile::TempDir,
     metrics: SocketAddr,
     server: Server,
     loads: Vec<Child>,
 }
 
-impl Drop for Watched {
+impl Drop for WatchedServer {
     fn drop(&mut self) {
         for load in &mut self.loads {
             let _ = load.kill(); // it may have ended
@@ -32,15 +32,15 @@ fn program() -> Process {
     program
 }
 
-impl Watched {
-    fn start() -> Watched {
+impl WatchedServer {
+    fn start() -> WatchedServer {
         let launch = Launch::device("mem:16MiB");
-        Watched::under(launch, |server| vec![format!("reflex://{}", server.address())])
+        WatchedServer::under(launch, |server| vec![format!("reflex://{}", server.address())])
     }
 
     /// Starts a server, and a `nearflash bench` for each of the lines of options that `loads`
     /// returns.
-    fn under(launch: Launch, loads: impl Fn(&Server) -> Vec<String>) -> Watched {
+    fn under(launch: Launch, loads: impl Fn(&Server) -> Vec<String>) -> WatchedServer {
         let folder = tempfile::tempdir().unwrap();
         let (socket, metrics) = (folder.path().join("admin.sock"), free_port());
         let words = ["--workers", "1", "--admin", socket.to_str().unwrap(), "--metrics"];
@@ -53,7 +53,7 @@ impl Watched {
             bench.stdout(Stdio::null()).spawn().expect("the program starts")
         };
         let loads = loads(&server).into_iter().map(start).collect();
-        Watched { folder, metrics, server, loads }
+        WatchedServer { folder, metrics, server, loads }
     }
 
     fn socket(&self) -> PathBuf {
@@ -95,7 +95,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn a_port_of_loopback_has_metrics_and_nothing_else() {
-    let watched = Watched::start();
+    let watched = WatchedServer::start();
     let reads = "nearflash_tenant_requests_total{tenant=\"default\",op=\"read\"}";
     wait_until("reads that are counted", PATIENCE, || watched.metric(reads).unwrap_or(0.0) > 100.0);
     let connections = "nearflash_worker_connections{worker=\"0\",protocol=\"reflex\"}";
@@ -121,7 +121,7 @@ fn the_time_that_workers_wait_for_processors_is_told() {
     if !Path::new("/proc/thread-self/schedstat").exists() {
         return println!("SKIPPED: this kernel does not count for how long threads wait");
     }
-    let watched = Watched::start();
+    let watched = WatchedServer::start();
     let text = watched.ask("GET", "/metrics");
     assert!(text.contains("# TYPE nearflash_worker_waited_seconds counter"), "{text}");
     let list = watched.run(&["worker", "list"]);
@@ -132,7 +132,7 @@ fn the_time_that_workers_wait_for_processors_is_told() {
 
 #[test]
 fn some_requests_are_traced_on_their_whole_way() {
-    let watched = Watched::start();
+    let watched = WatchedServer::start();
     let file = watched.folder.path().join("trace.json");
     let path = file.to_str().unwrap();
     let mut requests = Vec::new();
@@ -179,7 +179,7 @@ fn where_the_time_goes_is_told_of_everybody() {
          [[namespace]]\ndevice = \"slow\"\noffset = \"8MiB\"\n\
          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
          [[subsystem]]\nnqn = \"nqn.2026-11.io.nearflash:tests\"\n";
-    let watched = Watched::under(Launch::config(config), |server| {
+    let watched = WatchedServer::under(Launch::config(config), |server| {
         let nvme = format!("nvme-tcp://{}/nqn.2026-11.io.nearflash:tests", server.listener(1));
         let reflex = format!("reflex://{}", server.listener(0));
         vec![format!("{nvme}?nsid=1"), format!("{reflex} --namespace 2")]
@@ -258,7 +258,7 @@ fn where_the_time_goes_is_told_of_everybody() {
 fn the_price_of_collection_is_watched() {
     let spec = "ftl:mem:32MiB?ftl.spare=20%";
     let device = format!("[[device]]\nname = \"flash\"\nspec = \"{spec}\"\nmodel = \"cloud\"\n");
-    let watched = Watched::under(Launch::config(&device), |server| {
+    let watched = WatchedServer::under(Launch::config(&device), |server| {
         vec![format!("reflex://{} --block-size 64KiB", server.address())]
     });
     let of = |series: &str| watched.metric(series).unwrap_or(0.0);

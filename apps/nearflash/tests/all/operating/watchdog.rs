@@ -4,11 +4,11 @@
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::support::{Launch, PATIENCE, Place};
+use crate::support::{Launch, PATIENCE, ServerFolder};
 
 /// Receives the messages of servers at a service manager's socket, in a thread that reads all of
 /// them: a full socket would hold servers up.
-fn manager(place: &Place) -> Receiver<String> {
+fn manager(place: &ServerFolder) -> Receiver<String> {
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -22,13 +22,13 @@ fn manager(place: &Place) -> Receiver<String> {
     receiver
 }
 
-fn launch(place: &Place) -> Launch {
+fn launch(place: &ServerFolder) -> Launch {
     place.crewed(Launch::device(&place.file("device")))
 }
 
 #[test]
 fn signs_of_life_come_while_workers_run_and_go_on_after_an_upgrade() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let heard = manager(&place);
     let notify = format!("export NOTIFY_SOCKET={}", place.path("notify").display());
     let watched = format!("{notify} WATCHDOG_USEC=8000");
@@ -45,7 +45,7 @@ fn signs_of_life_come_while_workers_run_and_go_on_after_an_upgrade() {
 
 #[test]
 fn a_server_that_is_not_watched_gives_no_sign() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let heard = manager(&place);
     let notify = format!("export NOTIFY_SOCKET={}", place.path("notify").display());
     // The interval is another process's.

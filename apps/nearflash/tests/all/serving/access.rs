@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Launch, PATIENCE, Polite, Server, V1, V2, now};
+use crate::support::{Launch, PATIENCE, PoliteClient, Server, V1, V2, now};
 use contract::{Command, Hello, Range, Rights, Status};
 
 /// The configuration of two namespaces of 1 MiB on one device, and of a read-only third.
@@ -115,7 +115,7 @@ fn a_listener_says_which_namespace_version_1_means() {
 #[test]
 fn a_read_only_namespace_takes_no_writes() {
     let server = two("");
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v2 = V2::connect(server.address());
     assert_eq!(v2.info(3).unwrap().rights, Rights { read: true, write: false });
     let range = Range::new(0, 1);
@@ -218,7 +218,8 @@ fn an_address_that_guesses_is_looked_at_late_and_gets_in_with_the_token() {
     });
     assert!(is_late, "one can go on guessing");
     server.await_log("too many wrong tokens came from this address");
-    // Who is in already notices nothing, and a neighbour with the right one gets in while others guess.
+    // Who is in already notices nothing, and a neighbour with the right one gets in while others
+    // guess.
     assert_eq!(all.call(write(0), &[1; 512]).0, Status::Ok);
     let address = server.address();
     let guesses: Vec<_> = (0..8)

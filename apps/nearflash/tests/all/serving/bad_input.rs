@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::support::v1_head as head;
-use crate::support::{Answer, Launch, PATIENCE, Polite, Server, V1, V2, now};
+use crate::support::{Answer, Launch, PATIENCE, PoliteClient, Server, V1, V2, now};
 use contract::{Command, Hello, Range, Status};
 
 /// Starts a server of a small device, which ends a connection whose message stays incomplete for
@@ -23,7 +23,7 @@ const DEVICE_BLOCKS: u64 = (8 << 20) / 512;
 /// served. Returns the server.
 fn ends_v1(bytes: &[u8]) -> Server {
     let server = server(30);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v1 = V1::connect(server.address());
     v1.send(bytes);
     v1.expect_end(PATIENCE);
@@ -44,7 +44,7 @@ fn a_wrong_magic_ends_the_connection() {
 #[test]
 fn a_wrong_magic_after_good_requests_ends_the_connection() {
     let server = server(30);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v1 = V1::connect(server.address());
     v1.get(1, 0, 1);
     v1.expect_data(1, 0, 1);
@@ -98,7 +98,7 @@ fn a_write_outside_ends_the_connection_of_version_1_and_touches_nothing() {
 /// twice, to see that the connection goes on.
 fn status_of(change: impl Fn(&mut Vec<u8>), expected: Status) {
     let server = server(30);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v2 = V2::connect(server.address());
     for tag in [1, 2] {
         let mut bytes = v2.encode(tag, 0, 0, Command::Read(Range::new(0, 8)), &[]);
@@ -145,7 +145,7 @@ fn a_payload_that_does_not_match_its_range_gets_a_status_and_is_skipped() {
 #[test]
 fn a_payload_without_end_of_version_2_ends_the_connection() {
     let server = server(30);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v2 = V2::connect(server.address());
     let range = Range::new(0, 8);
     let mut bytes = v2.encode(1, 0, 0, Command::Write { range, fua: false }, &[0; 4096]);
@@ -170,7 +170,7 @@ fn a_range_outside_of_version_2_gets_a_status() {
 #[test]
 fn a_second_hello_ends_the_connection() {
     let server = server(30);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v2 = V2::connect(server.address());
     let mut again = proto::reflex::ClientSession::v2(Hello::default());
     for head in again.greeting() {
@@ -183,7 +183,7 @@ fn a_second_hello_ends_the_connection() {
 #[test]
 fn half_a_head_then_silence_is_waited_for_a_bounded_time() {
     let server = server(1);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v1 = V1::connect(server.address());
     v1.send(&head(0, 1, 0, 8)[..11]);
     let mut hello = V1::connect(server.address());
@@ -211,7 +211,7 @@ fn half_a_head_then_silence_is_waited_for_a_bounded_time() {
 #[test]
 fn one_byte_a_second_is_waited_for_a_bounded_time() {
     let server = server(1);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut v1 = V1::connect(server.address());
     let bytes = head(0, 1, 0, 8);
     let started = now();

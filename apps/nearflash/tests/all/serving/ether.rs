@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, wait_until};
+use crate::support::{Launch, Operator, PATIENCE, Server, ServerFolder, faultless, wait_until};
 
 /// The addresses of the cards `left` and `right`, at the ends of the cable.
 const SERVER: &str = "02:00:00:00:00:01";
@@ -33,7 +33,7 @@ impl Segment {
     }
 
     /// Returns a server with a listener at the card `left`. It is not started.
-    fn serve(&self, place: &Place, options: &str, words: &[&str]) -> Launch {
+    fn serve(&self, place: &ServerFolder, options: &str, words: &[&str]) -> Launch {
         let listen = format!("reflex+eth://left?{options}");
         let admin = place.admin();
         let all = ["--device", "mem:16MiB", "--listen", &listen, "--interface", "io_uring"];
@@ -72,7 +72,7 @@ fn said(ran: &Output) -> String {
 }
 
 /// Writes a file with a key of 32 times this character, and returns the file's path.
-fn key(place: &Place, name: &str, byte: &str) -> String {
+fn key(place: &ServerFolder, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
     std::fs::write(&path, byte.repeat(32)).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -102,7 +102,7 @@ fn a_verified_load_goes_over_raw_ethernet_and_rights_are_gone_before_it() {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
     for via in ["packet", "xdp"] {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let key = key(&place, "own.key", "1f");
         let options = format!("via={via}&key={key}");
         let mut server = segment.serve(&place, &options, &["--insecure"]).start();
@@ -133,7 +133,7 @@ fn ethernet_without_a_key_needs_to_be_asked_for() {
     let Some(segment) = Segment::new("open") else {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let (code, error) = segment.serve(&place, "via=packet", &[]).fail();
     assert!(code != 0 && error.contains("seal them with a key"), "{error}");
     // Several workers share the frames, over packet sockets.
@@ -157,7 +157,7 @@ fn ethernet_without_a_key_needs_to_be_asked_for() {
 }
 
 /// Returns a server with a device that a successor takes over, not started.
-fn heir(segment: &Segment, place: &Place) -> Launch {
+fn heir(segment: &Segment, place: &ServerFolder) -> Launch {
     let device = place.file("device");
     let words = ["--device", &device, "--listen", "reflex+eth://left", "--insecure"];
     let admin = place.admin();
@@ -166,7 +166,7 @@ fn heir(segment: &Segment, place: &Place) -> Launch {
 }
 
 /// Starts a load that goes by AF_XDP, and waits for its connections.
-fn begin_load(segment: &Segment, place: &Place) -> Child {
+fn begin_load(segment: &Segment, place: &ServerFolder) -> Child {
     let words = ["--connections", "8", "--queue-depth", "8", "--read-percent", "50", "--verify"];
     let mut load = segment.command("", &[&words[..], &["--json", "--seconds", "600"]].concat());
     load.env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -183,7 +183,7 @@ fn clients_in_a_segment_find_the_successor_and_the_next_after_a_kill() {
     let Some(segment) = Segment::new("heir") else {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let by_xdp = "frames pass the network stack by";
     let mut first = heir(&segment, &place).start();
     first.await_log(by_xdp);
@@ -199,15 +199,15 @@ fn clients_in_a_segment_find_the_successor_and_the_next_after_a_kill() {
     faultless(load);
 }
 
-/// Neither of the two has the rights any more with which the port was opened. Whichever is killed, the
-/// other one starts anew with the sockets that it has.
+/// Neither of the two has the rights any more with which the port was opened. Whichever is killed,
+/// the other one starts anew with the sockets that it has.
 #[test]
 fn clients_in_a_segment_find_whichever_is_left_of_two_servers() {
     let Some(segment) = Segment::new("left") else {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
     for (at, is_older_killed) in [("predecessor:ready", true), ("predecessor:rest", false)] {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let until = place.path("go-on");
         let netns = ["ip", "netns", "exec", &segment.0];
         let stay = format!("export NEARFLASH_UPGRADE_STAY={at}:{}", until.display());

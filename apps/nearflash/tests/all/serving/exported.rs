@@ -5,7 +5,7 @@ use contract::{Command, Range, Status};
 use control::admin::{NamespacePatch, Namespaces, NewNamespace};
 
 use crate::support::{
-    Launch, PATIENCE, Place, Server, V2, complaint, nearflash, pattern, wait_until,
+    Launch, PATIENCE, Server, ServerFolder, V2, complaint, nearflash, pattern, wait_until,
 };
 
 /// The namespace of the file in the configurations below, and that of the range beside it.
@@ -173,7 +173,7 @@ fn what_is_changed_live_stays_a_file_and_further_files_come_by_a_reload() {
     for path in ["/one", "/two"] {
         files.fs("allocate", &[path, "1MiB"]).unwrap();
     }
-    let place = Place::new();
+    let place = ServerFolder::new();
     let configure = |more: &str| {
         let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
         let one = "name = \"one\"\nfile = \"/one\"";
@@ -247,7 +247,7 @@ fn a_live_change_does_not_keep_the_paths_of_other_namespaces() {
     for path in ["/one", "/two", "/three"] {
         files.fs("allocate", &[path, "1MiB"]).unwrap();
     }
-    let place = Place::new();
+    let place = ServerFolder::new();
     let configure = |two: &str| {
         let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
         let two =

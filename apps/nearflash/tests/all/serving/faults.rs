@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::v1_head as head;
 use crate::support::{
-    Answer, Launch, PATIENCE, Place, Polite, Server, V1, V2, now, pattern, wait_until,
+    Answer, Launch, PATIENCE, PoliteClient, Server, ServerFolder, V1, V2, now, pattern, wait_until,
 };
 use contract::{Command, Notice, Range, Status};
 use control::admin::{AdminAddress, Client};
@@ -28,7 +28,7 @@ offset = "16MiB"
 #[test]
 fn a_reset_in_the_middle_of_a_payload_leaves_the_old_data() {
     let server = Launch::device("mem:8MiB").start();
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut witness = V2::connect(server.address());
     let old = pattern(4096, 2048, 1);
     witness.write_blocks(4096, &old, false);
@@ -47,7 +47,8 @@ fn a_reset_in_the_middle_of_a_payload_leaves_the_old_data() {
         v2.reset();
         assert!(witness.read_blocks(4096, 2048) == old, "cut after {cut} bytes");
     }
-    // One that arrived whole and was reset before its reply may have been done: whole or not at all.
+    // One that arrived whole and was reset before its reply may have been done: whole or not at
+    // all.
     let mut v1 = V1::connect(server.address());
     v1.set(1, 4096, &new);
     v1.reset();
@@ -60,7 +61,7 @@ fn a_reset_in_the_middle_of_a_payload_leaves_the_old_data() {
 #[test]
 fn a_client_killed_in_the_middle_of_its_stream_is_forgotten() {
     let server = Launch::config(TWO_NAMESPACES).start();
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     for _ in 0..3 {
         let url = format!("reflex://{}", server.address());
         let mut client = Process::new(env!("CARGO_BIN_EXE_nearflash"))
@@ -208,7 +209,7 @@ fn a_drain_is_not_held_up_by_a_client_that_does_nothing() {
 
 #[test]
 fn an_error_of_the_device_reaches_the_client_and_nobody_else() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.crewed(Launch::device("mem:8MiB?fail_reads=1")).start();
     let mut v2 = V2::connect(server.address());
     for _ in 0..10 {

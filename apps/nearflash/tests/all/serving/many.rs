@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{NvmeQueue, Operator, Place, Server, V2, pattern};
+use crate::support::{NvmeQueue, Operator, Server, ServerFolder, V2, pattern};
 use contract::{Command, Range, Status};
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:many";
@@ -14,7 +14,7 @@ const BYTES: u64 = 4096;
 const ALL: Range = Range::new(0, 8);
 
 /// Starts a server of namespaces with these numbers.
-fn start(place: &Place, numbers: impl Iterator<Item = u16>) -> Server {
+fn start(place: &ServerFolder, numbers: impl Iterator<Item = u16>) -> Server {
     let mut config = format!(
         "[[device]]\nname = \"d\"\nspec = \"mem:255MiB\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n\
          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n"
@@ -48,7 +48,7 @@ fn are_served(server: &Server, numbers: &[u16]) {
 
 #[test]
 fn the_largest_number_of_a_namespace_is_served() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = start(&place, [1, 1024, 1025, MOST].into_iter());
     are_served(&server, &[1, 1024, 1025, MOST]);
 }
@@ -56,7 +56,7 @@ fn the_largest_number_of_a_namespace_is_served() {
 #[test]
 #[ignore = "full: a server of so many namespaces takes a while to start"]
 fn sixty_five_thousand_namespaces_are_served_and_no_more() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = start(&place, 1..=MOST);
     are_served(&server, &[1, MOST / 2, MOST]);
     let said = place.refused(&["namespace", "add", "more", "4KiB"]);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Launch, Polite, v1_head};
+use crate::support::{Launch, PoliteClient, v1_head};
 
 /// The limit: 96 MiB of buffers and 64 MiB of carried bytes for the one worker, and the program.
 const LIMIT: u64 = 256 << 20;
@@ -82,7 +82,7 @@ fn stopped_clients_do_not_make_a_server_outgrow_its_control_group() {
     let join = format!("echo $$ > {}", group.folder.join("cgroup.procs").display());
     let launch = Launch::device(&device).with("--workers").with("1").after(&[], &join);
     let mut server = launch.start();
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let blocks = 2048;
     let half = [&v1_head(1, 1, 4096, blocks)[..], &vec![5; 600_000]].concat();
     let reads: Vec<u8> = (0..64).flat_map(|n| v1_head(0, n, 4096, blocks)).collect();

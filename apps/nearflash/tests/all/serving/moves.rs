@@ -2,8 +2,8 @@
 //! reads notices nothing but pauses.
 
 use crate::support::{
-    Launch, PATIENCE, Place, Server, V1, V2, await_load, faultless, loading, now, pattern, v1_head,
-    verifying, wait_until,
+    Launch, PATIENCE, Server, ServerFolder, V1, V2, await_load, faultless, loading, now, pattern,
+    v1_head, verifying, wait_until,
 };
 use control::admin::{Client, ClientError, Code, WorkerState};
 
@@ -19,7 +19,7 @@ trait Servers {
     fn start_nvme(&self) -> Server;
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn start(&self) -> Server {
         self.crewed(Launch::device("mem:16MiB")).start()
     }
@@ -45,7 +45,8 @@ fn move_all(client: &mut Client, moves: usize) {
                     assert_eq!(there.worker, 1 - connection.worker);
                     moved += 1;
                 }
-                // What looked around at first may have ended meanwhile, or the machine be too slow for a while.
+                // What looked around at first may have ended meanwhile, or the machine be too slow
+                // for a while.
                 Err(ClientError::Refused(problem)) => {
                     let known = matches!(problem.code, Code::NoConnection | Code::InUse);
                     assert!(known, "{problem:?}");
@@ -58,7 +59,7 @@ fn move_all(client: &mut Client, moves: usize) {
 
 /// Moves all connections of a verifying load to the other worker and back, and checks that the load
 /// has no error.
-fn load_and_move(place: &Place, url: &str, words: &str) {
+fn load_and_move(place: &ServerFolder, url: &str, words: &str) {
     let bench = verifying(url, words);
     await_load(&place.socket());
     move_all(&mut place.client(), MOVES);
@@ -75,7 +76,7 @@ fn a_verifying_load_notices_nothing_but_pauses() {
         " --connections 2 --queue-depth 4 --block-size 64KiB --checksums",
         "?v=1 --connections 2 --queue-depth 32",
     ] {
-        let place = Place::new();
+        let place = ServerFolder::new();
         let server = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
         load_and_move(&place, &format!("reflex://{}{target}", server.address()), words);
@@ -89,7 +90,7 @@ fn an_nvme_host_notices_nothing_but_pauses_on_its_admin_queue_and_the_others() {
         ("?in_capsule=false", "--connections 2 --queue-depth 16 --block-size 64KiB"),
         ("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB"),
     ] {
-        let place = Place::new();
+        let place = ServerFolder::new();
         let server = place.start_nvme();
         let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
         load_and_move(&place, &url, words);
@@ -98,7 +99,7 @@ fn an_nvme_host_notices_nothing_but_pauses_on_its_admin_queue_and_the_others() {
 
 #[test]
 fn a_worker_with_nvme_hosts_is_retired_under_load() {
-    let place = Place::new().of_workers("1..2");
+    let place = ServerFolder::new().of_workers("1..2");
     let server = place.start_nvme();
     let mut client = place.client();
     let of_each = |client: &mut Client| -> Vec<usize> {
@@ -122,7 +123,7 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
 #[test]
 #[ignore = "full: a load is one only where the machine has processors for it"]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {
-    let place = Place::new().of_workers("1..2");
+    let place = ServerFolder::new().of_workers("1..2");
     let server = place.start();
     let url = format!("reflex://{}", server.address());
     let mut client = place.client();
@@ -147,7 +148,7 @@ fn a_worker_is_added_for_a_load_and_retired_behind_it() {
 
 #[test]
 fn half_a_message_moves_along() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let server = place.start();
     let mut client = place.client();
     let other = |client: &mut Client| {
@@ -169,7 +170,7 @@ fn half_a_message_moves_along() {
 
 #[test]
 fn workers_are_added_and_retired_under_load() {
-    let place = Place::new().of_workers("1..2");
+    let place = ServerFolder::new().of_workers("1..2");
     let server = place.start();
     let mut client = place.client();
     let state = |client: &mut Client| client.workers().unwrap().workers[1].state;

@@ -4,7 +4,7 @@
 use nearflash::{Options, blocking::Client};
 use wire::nbd::{CommandKind, OptionReply, errno, export_flag};
 
-use crate::support::{Launch, Nbd, PATIENCE, Place, open_folder, wait_until};
+use crate::support::{Launch, Nbd, PATIENCE, ServerFolder, open_folder, wait_until};
 
 const EXPORTS: &str = "[[device]]\nname = \"m\"\nspec = \"mem:32MiB\"\n\
     [[namespace]]\nname = \"small\"\ndevice = \"m\"\nsize = \"8MiB\"\n\
@@ -81,7 +81,7 @@ fn a_stranger_to_the_protocol_is_cut_off() {
 
 #[test]
 fn an_upgrade_in_the_middle_of_a_large_write_is_not_noticed() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let arguments = ["--device", &place.file("device"), "--listen", "nbd://127.0.0.1:0"];
     let launch = || place.crewed(Launch::new(&arguments));
     let mut old = launch().start();

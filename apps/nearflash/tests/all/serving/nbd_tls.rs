@@ -3,7 +3,7 @@
 
 use wire::nbd::{OPTION_MAGIC, OptionKind, OptionReply};
 
-use super::tls::{Safe, bench, said};
+use super::tls::{TlsFolder, bench, said};
 use crate::support::{Launch, Nbd};
 
 /// Returns an NBD option without data, as bytes.
@@ -16,7 +16,7 @@ fn option(kind: OptionKind) -> Vec<u8> {
 
 #[test]
 fn exports_are_read_and_written_over_tls() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("nbds", "").start();
     for export in ["", "ns1"] {
         let url = format!("nbds://{}/{export}?{}", server.address(), safe.trust());
@@ -27,7 +27,7 @@ fn exports_are_read_and_written_over_tls() {
 
 #[test]
 fn a_listener_may_let_clients_of_nbd_choose() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("nbd", "&tls=allowed").start();
     let at = server.address();
     for url in [format!("nbd://{at}/ns1"), format!("nbds://{at}/ns1?{}", safe.trust())] {
@@ -45,7 +45,7 @@ fn a_listener_may_let_clients_of_nbd_choose() {
 
 #[test]
 fn whoever_does_not_get_in_to_nbd_is_told_why_on_both_sides() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("nbds", "").start();
     let plain = Launch::new(&["--device", "mem:16MiB", "--listen", "nbd://127.0.0.1:0"]);
     let plain = plain.log("info").start();
@@ -73,7 +73,7 @@ fn whoever_does_not_get_in_to_nbd_is_told_why_on_both_sides() {
 
 #[test]
 fn options_behind_starttls_in_the_clear_are_not_taken() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("nbds", "").start();
     let mut nbd = Nbd::connect(server.address());
     nbd.send(&[option(OptionKind::STARTTLS), option(OptionKind::LIST)].concat());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::{Answer, V1, V2};
 use allocation_counter::AllocationInfo;
 use contract::{BufPool, Command, Device, ListenerId, NamespaceId, Range, SizeClass, Status};
-use flash::{Exclusive, MemVolume, Null, RangeLocks};
+use flash::{ExclusiveQueue, MemVolume, Null, RangeLocks};
 use io::{
     Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, SpinPolicy,
     TcpOptions, Waker,
@@ -18,7 +18,8 @@ use io::{
 use proto::reflex::ServerSession;
 use qos::PassThrough;
 use worker::{
-    Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Worker,
+    AccessRules, DeviceLane, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
+    SharedState, Worker,
 };
 
 /// Number of requests before allocations are counted.
@@ -60,9 +61,9 @@ fn the_count_sees_an_allocation() {
 }
 
 fn memory() -> impl Device {
-    let bytes = Exclusive::<Null>::scratch_bytes(512);
+    let bytes = ExclusiveQueue::<Null>::scratch_bytes(512);
     let scratch = io::carve(&[SizeClass { bytes, count: 2 }]).unwrap().bufs;
-    Exclusive::new(MemVolume::new(BLOCKS).open_queue(), Arc::new(RangeLocks::new()), scratch)
+    ExclusiveQueue::new(MemVolume::new(BLOCKS).open_queue(), Arc::new(RangeLocks::new()), scratch)
 }
 
 /// The phases of the worker's thread, which the test sets in this order.
@@ -118,14 +119,14 @@ fn serve<N: Network, D: Device>(
     let mut sockets = N::new(&reactor, config).unwrap();
     sockets.listen(ListenerId(0), listener).unwrap();
     let whole = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    let shared = Parts {
+    let shared = SharedState {
         namespaces: Namespaces::new(vec![whole]),
-        access: Access::open_to_all(),
-        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        access: AccessRules::open_to_all(),
+        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     };
-    let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];
+    let devices = vec![DeviceLane::new(device, PassThrough::new(limits.in_flight))];
     let pool = BufPool::new(io::carve(&BufPool::CLASSES).unwrap().bufs);
     let mut worker =
         Worker::new(sockets, devices, pool, Arc::new(shared), limits, |_, _| ServerSession::new());

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Operator, Place, Server, write_with};
+use crate::support::{Launch, Operator, Server, ServerFolder, write_with};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 const OTHER_SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:others";
@@ -33,8 +33,8 @@ fn has_openssl() -> bool {
     found
 }
 
-/// Returns a configuration with two subsystems and two hosts that have keys. The listener's URL ends
-/// with `tls`.
+/// Returns a configuration with two subsystems and two hosts that have keys. The listener's URL
+/// ends with `tls`.
 fn config(tls: &str) -> String {
     format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
@@ -130,7 +130,7 @@ fn a_key_is_replaced_while_the_server_runs() {
     if !has_openssl() {
         return;
     }
-    let place = Place::new();
+    let place = ServerFolder::new();
     let text = config("?tls=required");
     let server = Launch::config(&text).with("--admin").with(&place.admin()).start();
     let file = place.path("next");

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::support::v1_head as head;
-use crate::support::{Launch, PATIENCE, Polite, Server, V1, V2, now};
+use crate::support::{Launch, PATIENCE, PoliteClient, Server, V1, V2, now};
 use contract::{Command, Range};
 
 fn server(limits: &str) -> Server {
@@ -35,7 +35,7 @@ fn pipeline_without_reading(v1: &mut V1, blocks: u32, most: u64) {
 /// bounded memory, and goes on serving others.
 fn a_client_that_never_reads(blocks: u32) {
     let server = server("stuck_seconds = 3");
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let before = server.resident_kib();
     let mut rude = V1::connect(server.address());
     pipeline_without_reading(&mut rude, blocks, 200_000);
@@ -69,7 +69,7 @@ fn a_client_that_never_reads_replies_of_1_mib_is_ended() {
 #[test]
 fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     let server = server("stuck_seconds = 30");
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let readers: Vec<V1> = (0..6)
         .map(|_| {
             let mut rude = V1::connect(server.address());
@@ -157,7 +157,7 @@ fn a_slow_sender_is_not_cut_because_others_are_busy() {
 fn the_smallest_limits_slow_down_but_do_not_stop() {
     let limits = "unsent_of_connection = \"512\"\nin_flight_of_connection = 1\nin_flight = 2";
     let server = server(limits);
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     // More acknowledgements and data than the limits and the kernel's buffers hold.
     let mut v1 = V1::connect(server.address());
     let mut acknowledged = V1 { stream: v1.stream.try_clone().unwrap() };
@@ -178,7 +178,7 @@ fn the_smallest_limits_slow_down_but_do_not_stop() {
 #[test]
 fn ten_thousand_connections_opened_and_dropped_do_no_harm() {
     let server = server("stuck_seconds = 30");
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut after_first = 0;
     for batch in 0..50 {
         let conns: Vec<TcpStream> = (0..200)
@@ -211,7 +211,7 @@ fn ten_thousand_connections_opened_and_dropped_do_no_harm() {
 #[test]
 fn too_few_descriptors_leave_the_server_serving() {
     let server = Launch::device("mem:8MiB").descriptors(100).start();
-    let polite = Polite::start(server.address());
+    let polite = PoliteClient::start(server.address());
     let mut held: Vec<V1> = Vec::new();
     let mut refused = 0;
     for _ in 0..120 {

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::{Launch, PATIENCE, Place, Server, wait_until};
+use crate::support::{Launch, PATIENCE, Server, ServerFolder, wait_until};
 use nearflash::{Error, Options, blocking::Client};
 
 /// Returns a server with a listener for packets over UDP and one for TCP at free local ports. It is
@@ -80,7 +80,7 @@ fn bench_verifies_over_a_link_with_a_rate_under_each_rule_of_batches() {
 const LINK: &str = "NEARFLASH_PACKET_LINK";
 
 /// Writes a file with a key of 32 times this character, and returns the file's path.
-fn key(place: &Place, name: &str, byte: &str) -> String {
+fn key(place: &ServerFolder, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
     std::fs::write(&path, byte.repeat(32)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -89,7 +89,7 @@ fn key(place: &Place, name: &str, byte: &str) -> String {
 
 #[test]
 fn sealed_packets_are_for_those_with_the_key() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let (own, other) = (key(&place, "own.key", "1f"), key(&place, "other.key", "2e"));
     let listen = format!("reflex+udp://127.0.0.1:0?key={own}");
     let words = ["--device", "mem:16MiB", "--listen", &listen, "--interface", "io_uring"];
@@ -124,7 +124,7 @@ fn sealed_packets_are_for_those_with_the_key() {
 
 #[test]
 fn a_key_that_others_can_read_or_that_is_none_is_refused() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let path = key(&place, "packet.key", "1f");
     let listen = format!("reflex+udp://127.0.0.1:0?key={path}");
     let fail = || Launch::new(&["--device", "null:1MiB", "--listen", &listen]).fail().1;
@@ -145,7 +145,7 @@ fn a_key_that_others_can_read_or_that_is_none_is_refused() {
 }
 
 /// Returns the workers that have connections of each client, by the client's address and port.
-fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
+fn workers_of(place: &ServerFolder) -> BTreeMap<String, BTreeSet<usize>> {
     let mut found = BTreeMap::<String, BTreeSet<usize>>::new();
     for one in place.client().connections().unwrap().connections {
         assert_eq!(one.transport, "udp");
@@ -156,7 +156,7 @@ fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
 
 /// Returns the value of the first series of the server's metrics whose line begins with these
 /// words.
-fn metric(place: &Place, words: &str) -> f64 {
+fn metric(place: &ServerFolder, words: &str) -> f64 {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
@@ -170,7 +170,7 @@ fn metric(place: &Place, words: &str) -> f64 {
 #[test]
 fn each_association_stays_with_one_of_several_workers() {
     const CLIENTS: usize = 24;
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = place.crewed(launch()).start();
     let url = packets(&server);
     let options = Options { connections: 3, ..Options::default() };

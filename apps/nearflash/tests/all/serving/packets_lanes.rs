@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::support::{Launch, PATIENCE, Place, faultless, wait_until};
+use crate::support::{Launch, PATIENCE, ServerFolder, faultless, wait_until};
 
-/// Starts a verifying load of `nearflash bench`, by the words of `wrapper` if there are any. It runs
-/// until its results are taken.
+/// Starts a verifying load of `nearflash bench`, by the words of `wrapper` if there are any. It
+/// runs until its results are taken.
 fn load(wrapper: &[&str], url: &str) -> Child {
     let program = [env!("CARGO_BIN_EXE_nearflash"), "bench", url];
     let words = [wrapper, &program].concat();
@@ -26,7 +26,7 @@ fn load(wrapper: &[&str], url: &str) -> Child {
 }
 
 /// Returns the value of a series of the server's metrics.
-fn metric(place: &Place, series: &str) -> u64 {
+fn metric(place: &ServerFolder, series: &str) -> u64 {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request).unwrap();
@@ -38,26 +38,26 @@ fn metric(place: &Place, series: &str) -> u64 {
 }
 
 /// Returns the packets that each of two lanes has received and sent.
-fn carried(place: &Place) -> [u64; 4] {
+fn carried(place: &ServerFolder) -> [u64; 4] {
     let ways = [("1", "received"), ("1", "sent"), ("2", "received"), ("2", "sent")];
     ways.map(|(lane, way)| {
         metric(place, &format!("of_lanes_total{{lane=\"{lane}\",direction=\"{way}\"}}"))
     })
 }
 
-fn paths(place: &Place, change: &str) -> u64 {
+fn paths(place: &ServerFolder, change: &str) -> u64 {
     metric(place, &format!("paths_total{{change=\"{change}\"}}"))
 }
 
 /// Returns a server at these lanes. It is not started.
-fn serve(place: &Place, listen: &str) -> Launch {
+fn serve(place: &ServerFolder, listen: &str) -> Launch {
     let words = ["--device", "mem:16MiB", "--listen", listen, "--interface", "io_uring"];
     place.crewed(Launch::new(&[&words[..], &["--insecure"]].concat()))
 }
 
 #[test]
 fn requests_go_by_all_lanes_that_the_server_tells() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let key = place.path("packet.key").display().to_string();
     std::fs::write(&key, "1f".repeat(32)).unwrap();
     std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
@@ -145,7 +145,7 @@ fn return_packets(
 
 #[test]
 fn a_lane_that_is_cut_costs_no_request_and_is_used_again() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let server = serve(&place, "reflex+udp://127.0.0.1:0").start();
     let (other, relay) = (Relay::to(server.address()), Relay::to(server.address()));
     let url = format!("reflex+udp://{}?also={}", other.at, relay.at);
@@ -211,10 +211,10 @@ fn ip(line: &str) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
-/// Starts a server and a load in two networks, takes the server's second card away and brings it back,
-/// and checks that this costs no request.
+/// Starts a server and a load in two networks, takes the server's second card away and brings it
+/// back, and checks that this costs no request.
 fn cut_and_mend(networks: &Networks, listen: &str, url: &str) {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let launch = serve(&place, listen);
     let _server = launch.after(&["ip", "netns", "exec", &networks.server], "true").start();
     let wrapper = ["ip", "netns", "exec", &networks.client];

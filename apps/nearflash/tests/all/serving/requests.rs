@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{Answer, Launch, Server, V1, V2, pattern, v1_head as head};
-use contract::{Command, Control, Hello, Range, Status};
+use contract::{Command, ControlRequest, Hello, Range, Status};
 
 fn server() -> Server {
     Launch::device("mem:8MiB").start()
@@ -318,7 +318,7 @@ fn an_atomic_write_is_all_or_nothing_to_readers() {
 fn questions_about_the_connection_are_answered() {
     let server = server();
     let mut v2 = V2::connect(server.address());
-    v2.control(&Control::Ping { tag: 9 });
+    v2.control(&ControlRequest::Ping { tag: 9 });
     assert_eq!(v2.answer(), Answer::Pong { tag: 9 });
     let info = v2.info(1).unwrap();
     assert_eq!((info.blocks, info.rights), (16_384, contract::Rights::ALL));

@@ -20,14 +20,14 @@ const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
 
 /// A server that runs as the user [`OWNER`]. File permissions let everybody connect to its sockets.
-struct Owned {
+struct OwnedServer {
     folder: tempfile::TempDir,
     server: Server,
 }
 
-impl Owned {
+impl OwnedServer {
     /// Starts the server; returns `None` if this process may not run programs as other users.
-    fn start() -> Option<Owned> {
+    fn start() -> Option<OwnedServer> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can be other users");
             return None;
@@ -37,7 +37,7 @@ impl Owned {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let place = folder.path().join("admin.sock");
         let server = launch(OWNER, &place).start();
-        Some(Owned { folder, server })
+        Some(OwnedServer { folder, server })
     }
 
     fn admin(&self) -> PathBuf {
@@ -79,7 +79,7 @@ fn open_to_all(socket: &Path) {
 
 #[test]
 fn the_admin_socket_answers_its_owner_and_root_and_no_other_user() {
-    let Some(owned) = Owned::start() else { return };
+    let Some(owned) = OwnedServer::start() else { return };
     let refused = owned.asked_by(STRANGER);
     assert!(!refused.status.success(), "the file keeps others out");
     open_to_all(&owned.admin());
@@ -97,14 +97,15 @@ fn the_admin_socket_answers_its_owner_and_root_and_no_other_user() {
 
 #[test]
 fn the_upgrade_socket_gives_nothing_to_another_user() {
-    let Some(mut owned) = Owned::start() else { return };
+    let Some(mut owned) = OwnedServer::start() else { return };
     let mut client = V2::connect(owned.server.address());
     client.write_blocks(64, &pattern(64, 8, 1), true);
     let mode = std::fs::metadata(owned.upgrade()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "the file keeps others out");
     owned.taken_over_by(STRANGER);
     open_to_all(&owned.upgrade());
-    // Neither another user, who is told nothing, nor root, whose files the server could not open again.
+    // Neither another user, who is told nothing, nor root, whose files the server could not open
+    // again.
     let said = owned.taken_over_by(STRANGER);
     assert!(!said.contains(&format!("user {OWNER}")), "{said}");
     let refused = format!("user {STRANGER} may not take over a server of user {OWNER}");
@@ -112,7 +113,8 @@ fn the_upgrade_socket_gives_nothing_to_another_user() {
     let said = owned.taken_over_by(0);
     assert!(said.contains("start it as that user"), "{said}");
     owned.server.await_log(&format!("user 0 may not take over a server of user {OWNER}"));
-    // Whoever knocks without a word does not get one either, nor a descriptor, and keeps nobody out.
+    // Whoever knocks without a word does not get one either, nor a descriptor, and keeps nobody
+    // out.
     let mut stream = UnixStream::connect(owned.upgrade()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.write_all(&[0; 64]); // the server may have hung up
@@ -248,7 +250,8 @@ fn no_client_sees_data_of_another_when_a_file_ends_early() {
         let mut server = launch.with("--interface").with(interface).start();
         leave_secrets(&server);
         assert_eq!(look(&server, 2048), Status::Ok);
-        // Somebody cuts the file off within the second namespace: reads come back short, then empty.
+        // Somebody cuts the file off within the second namespace: reads come back short, then
+        // empty.
         let disk = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
         let mut ended = Vec::new();
         for end in [(8 << 20) + (600 << 9), (8 << 20) + (50 << 9), 8 << 20] {

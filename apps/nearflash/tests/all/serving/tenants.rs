@@ -165,8 +165,8 @@ fn weights_share_what_is_left() {
 
 #[test]
 fn a_cap_holds_and_leaves_the_rest() {
-    // Without the cap the heavy one gets three times as much as the light one. What the worker could
-    // not give while a busy machine let it wait is gone, so the rest is not expected whole.
+    // Without the cap the heavy one gets three times as much as the light one. What the worker
+    // could not give while a busy machine let it wait is gone, so the rest is not expected whole.
     let expected = |heavy, light| heavy > 0.85 * 150.0 && light > 115.0 && heavy < 1.5 * light;
     share("weight = 3\ncap_tokens = 150", "", [150.0, 400.0], expected);
 }
@@ -297,7 +297,7 @@ fn unregistering_while_busy_loses_nothing() {
         assert_eq!(handle, 1);
         v2.session.charge(handle);
         (0..64).for_each(|tag| v2.send(tag, READ, &[]));
-        v2.control(&contract::Control::Unregister { tag: 99, tenant: handle });
+        v2.control(&contract::ControlRequest::Unregister { tag: 99, tenant: handle });
         v2.send(64, READ, &[]);
         v2.session.charge(0);
         let (mut done, mut late, mut unregistered) = (0, 0, 0);
@@ -348,7 +348,7 @@ fn a_long_line_behind_a_barrier_of_a_tenant_that_left_is_refused() {
         bytes.extend(v2.encode(tag, 0, 0, Command::Flush, &[]));
     }
     v2.send_bytes(&bytes);
-    v2.control(&contract::Control::Unregister { tag: 6, tenant: handle });
+    v2.control(&contract::ControlRequest::Unregister { tag: 6, tenant: handle });
     let (mut ended, mut refused) = (0, 0);
     while ended < 61 + MANY {
         match v2.answer() {

@@ -4,18 +4,18 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, PATIENCE, Place, Server, V2, wait_until};
+use crate::support::{Launch, PATIENCE, Server, ServerFolder, V2, wait_until};
 use contract::Hello;
 use nearflash::{Options, blocking};
 
 /// A folder with a certificate for 127.0.0.1 and its key, for the servers of a test.
-pub(super) struct Safe {
-    place: Place,
+pub(super) struct TlsFolder {
+    place: ServerFolder,
 }
 
-impl Safe {
-    pub(super) fn new() -> Safe {
-        let safe = Safe { place: Place::new() };
+impl TlsFolder {
+    pub(super) fn new() -> TlsFolder {
+        let safe = TlsFolder { place: ServerFolder::new() };
         safe.certify();
         safe
     }
@@ -69,7 +69,7 @@ pub(super) fn said(output: &Output) -> String {
 
 #[test]
 fn clients_read_and_write_over_tls() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("reflexs", "").start();
     let output = bench(&safe.url(&server));
     assert!(output.status.success(), "{}", said(&output));
@@ -81,7 +81,7 @@ fn clients_read_and_write_over_tls() {
 
 #[test]
 fn whoever_does_not_get_in_by_tls_is_told_why_on_both_sides() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("reflexs", "").start();
     let plain = Launch::device("mem:16MiB").start();
     let at = server.address();
@@ -98,7 +98,7 @@ fn whoever_does_not_get_in_by_tls_is_told_why_on_both_sides() {
     let output = bench(&format!("reflexs://{at}?fingerprint={pin}"));
     assert!(said(&output).contains("another fingerprint"), "{}", said(&output));
     server.await_log("ended TLS with alert");
-    let other = Safe::new();
+    let other = TlsFolder::new();
     let ca = other.place.path("certificate").display().to_string();
     let connect = |url: &str| blocking::Client::connect(url, Options::default()).unwrap_err();
     let error = connect(&format!("reflexs://{at}?ca={ca}")).to_string();
@@ -109,7 +109,7 @@ fn whoever_does_not_get_in_by_tls_is_told_why_on_both_sides() {
 
 #[test]
 fn a_listener_may_let_clients_choose() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let server = safe.launch("reflex", "&tls=allowed").start();
     let mut clients = Vec::new();
     for url in [format!("reflex://{}", server.address()), safe.url(&server)] {
@@ -132,7 +132,7 @@ fn a_listener_may_let_clients_choose() {
 
 #[test]
 fn a_key_that_others_may_read_is_refused() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     safe.permit(0o644);
     let (_, said) = safe.launch("reflexs", "").fail();
     assert!(said.contains("permissions 644") && said.contains("chmod 600"), "{said}");
@@ -144,7 +144,7 @@ fn a_key_that_others_may_read_is_refused() {
 
 #[test]
 fn clients_over_tls_come_again_when_another_process_takes_over() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let first = safe.launch("reflexs", "").start();
     let client = blocking::Client::connect(&safe.url(&first), Options::default()).unwrap();
     client.write(3, &[9; 512]).unwrap();
@@ -158,7 +158,7 @@ fn clients_over_tls_come_again_when_another_process_takes_over() {
 
 #[test]
 fn a_plain_connection_stays_behind_where_a_successor_requires_tls() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let first = safe.launch("reflex", "&tls=allowed").start();
     let _plain = V2::hello(first.listener(0), Hello::default()).unwrap();
     let second = safe.launch("reflexs", "").with("--upgrade").start();
@@ -168,7 +168,7 @@ fn a_plain_connection_stays_behind_where_a_successor_requires_tls() {
 
 #[test]
 fn a_reload_takes_another_certificate_for_those_who_come_later() {
-    let safe = Safe::new();
+    let safe = TlsFolder::new();
     let path = |name: &str| safe.place.path(name).display().to_string();
     safe.place.write_configuration(&format!(
         "[[device]]\nname = \"disk\"\nspec = \"{}\"\n\

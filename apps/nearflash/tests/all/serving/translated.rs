@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Answer, Dice, Launch, PATIENCE, Server, V2, complaint, nearflash, pattern};
+use crate::support::{Answer, Launch, PATIENCE, Rng, Server, V2, complaint, nearflash, pattern};
 use crate::support::{NvmeQueue, SUBSYSTEM, faultless, subsystem, verifying, wait_until};
 use contract::{Command, Range, Status};
 use wire::nvme::{IdentifyCns, IdentifyNamespace};
@@ -71,7 +71,7 @@ impl Ledger {
     }
 
     /// Writes `count` times at random places, and ends with writes in flight.
-    fn write(&mut self, server: &Server, dice: &mut Dice, count: u32) {
+    fn write(&mut self, server: &Server, dice: &mut Rng, count: u32) {
         let mut client = V2::connect(server.address());
         let mut ahead = 0;
         for _ in 0..count {
@@ -133,7 +133,7 @@ fn expected(lba: u64, version: u8) -> Vec<u8> {
 fn what_was_acknowledged_survives_kills_and_stops() {
     let member = Member::new();
     let mut ledger = Ledger([(0, 0); PLACES as usize]);
-    let mut dice = Dice::of(17);
+    let mut dice = Rng::of(17);
     for round in 0..4 {
         let mut server = member.start();
         ledger.check(&server);

@@ -10,14 +10,14 @@ use crate::support::{Launch, Server, open_folder};
 use nearflash::{Error, Options, Status, blocking::Client};
 
 /// A directory for a server's socket.
-struct Place {
+struct SocketFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl SocketFolder {
+    fn new() -> SocketFolder {
         // Other users may look for the socket; whether they may use it is the file's business.
-        Place { folder: open_folder() }
+        SocketFolder { folder: open_folder() }
     }
 
     fn path(&self) -> PathBuf {
@@ -83,7 +83,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn both_versions_are_served_through_a_unix_socket() {
     for interface in ["auto", "epoll"] {
-        let place = Place::new();
+        let place = SocketFolder::new();
         let _server = place.launch("").with("--interface").with(interface).start();
         exercise(&place.url());
         exercise(&format!("{}?v=1", place.url()));
@@ -93,7 +93,7 @@ fn both_versions_are_served_through_a_unix_socket() {
 #[test]
 fn bench_verifies_through_a_unix_socket() {
     for version in ["", "?v=1"] {
-        let place = Place::new();
+        let place = SocketFolder::new();
         let _server = place.launch("").start();
         let ran = bench(&format!("{}{version}", place.url()), None);
         assert!(ran.status.success(), "{}", said(&ran));
@@ -102,8 +102,8 @@ fn bench_verifies_through_a_unix_socket() {
 
 #[test]
 fn the_listener_chooses_a_namespace_and_the_file_has_the_mode() {
-    let place = Place::new();
-    let first = Place::new();
+    let place = SocketFolder::new();
+    let first = SocketFolder::new();
     let _server = Launch::config(&format!(
         "[[device]]\nname = \"m\"\nspec = \"mem:8MiB\"\n\
          [[namespace]]\ndevice = \"m\"\nsize = \"1MiB\"\n\
@@ -125,7 +125,7 @@ fn the_listener_chooses_a_namespace_and_the_file_has_the_mode() {
 #[test]
 fn a_rule_lets_its_user_in_and_nobody_else() {
     for interface in ["auto", "epoll"] {
-        let place = Place::new();
+        let place = SocketFolder::new();
         let start = |uid: u32| place.with_rule("?mode=666", &format!("uid = {uid}"), interface);
         let server = start(own_uid());
         exercise(&place.url());
@@ -151,7 +151,7 @@ fn the_kernel_says_who_the_other_end_is() {
     if own_uid() != 0 {
         return;
     }
-    let place = Place::new();
+    let place = SocketFolder::new();
     let server = place.with_rule("?mode=666", &format!("uid = {NOBODY}"), "auto");
     let ran = bench(&place.url(), Some(NOBODY));
     assert!(ran.status.success(), "{}", said(&ran));
@@ -166,7 +166,7 @@ fn the_kernel_says_who_the_other_end_is() {
 
 #[test]
 fn a_live_servers_socket_is_not_taken_and_goes_at_exit() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let mut server = place.launch("").start();
     let (code, said) = place.launch("").fail();
     assert_eq!(code, 1, "{said}");
@@ -179,7 +179,7 @@ fn a_live_servers_socket_is_not_taken_and_goes_at_exit() {
 
 #[test]
 fn a_killed_servers_socket_is_replaced() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let mut server = place.launch("").start();
     server.kill();
     assert!(place.path().exists());
@@ -189,7 +189,7 @@ fn a_killed_servers_socket_is_replaced() {
 
 #[test]
 fn what_is_in_the_way_is_not_removed() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     std::fs::write(place.path(), "precious").unwrap();
     let (code, said) = place.launch("").fail();
     assert_eq!(code, 1, "{said}");
@@ -199,7 +199,7 @@ fn what_is_in_the_way_is_not_removed() {
 
 #[test]
 fn a_client_without_a_server_is_told() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let ran = bench(&place.url(), None);
     let said = said(&ran);
     assert!(!ran.status.success() && said.contains("nearflash serve"), "{said}");
@@ -209,7 +209,7 @@ fn a_client_without_a_server_is_told() {
 /// Returns the results of three flushes around a kill of a server with this device: one before the
 /// kill and two after it.
 fn flushes_around_a_kill(device: &str) -> [Result<(), Error>; 3] {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let mut server = place.launch_with(device, "").start();
     let client = Client::connect(&place.url(), Options::default()).unwrap();
     client.write(0, &[1; 4096]).unwrap();

@@ -2,12 +2,12 @@
 //! run can be repeated.
 
 /// A generator of random numbers (xorshift).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Returns the generator of this seed, which is not zero.
-    pub(crate) fn of(seed: u64) -> Dice {
-        Dice(seed)
+    pub(crate) fn of(seed: u64) -> Rng {
+        Rng(seed)
     }
 
     /// Returns a number that is less than `below`.

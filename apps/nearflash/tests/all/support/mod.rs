@@ -20,15 +20,17 @@ mod v1;
 mod v2;
 
 pub(crate) use browser::Browser;
-pub(crate) use dice::{Dice, kills};
+pub(crate) use dice::{Rng, kills};
 pub(crate) use load::{await_load, faultless, loading, long_enough, result, verifying};
 pub(crate) use nbd::Nbd;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use operator::{Operator, complaint, nearflash};
 pub(crate) use operators::{ANN, BOB, OperatorFiles};
-pub(crate) use place::{Place, Running, SUBSYSTEM, open_folder, subsystem, write_with};
-pub(crate) use polite::Polite;
-pub(crate) use server::{Begun, Launch, Server};
+pub(crate) use place::{
+    RunningServer, SUBSYSTEM, ServerFolder, open_folder, subsystem, write_with,
+};
+pub(crate) use polite::PoliteClient;
+pub(crate) use server::{Launch, Server, StartingServer};
 pub(crate) use v1::{V1, head as v1_head};
 pub(crate) use v2::{Answer, V2};
 

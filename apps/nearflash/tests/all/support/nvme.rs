@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
+use proto::nvme_tcp::{Digests, HostEvent, HostSession, TransferSizes};
 use wire::nvme::{
     AUTH_PROTOCOL, AdminOpcode, AuthCommand, AuthDescriptor, AuthFailure, AuthFailureMessage,
     AuthHead, AuthKind, AuthMessage, AuthNegotiate, Completion, ConnectCommand, ConnectData,
@@ -156,7 +156,7 @@ impl NvmeQueue {
     fn request_event(&mut self) {
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, EVENT_CID, 0);
         let mut out = Vec::new();
-        self.session.command(&entry, Carried::default(), &[], &mut out);
+        self.session.command(&entry, TransferSizes::default(), &[], &mut out);
         self.stream.write_all(&out).unwrap();
     }
 
@@ -262,7 +262,12 @@ impl NvmeQueue {
         let mut entry = *entry;
         entry.cid = cid.into();
         let mut out = Vec::new();
-        self.session.command(&entry, Carried { receives, ..Carried::default() }, capsule, &mut out);
+        self.session.command(
+            &entry,
+            TransferSizes { receives, ..TransferSizes::default() },
+            capsule,
+            &mut out,
+        );
         self.stream.write_all(&out).map_err(|_| Status::PATH_INTERNAL)?;
         let mut data = vec![0; receives];
         loop {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use control::admin::{Client, Pass};
+use control::admin::{Client, ClientCredentials};
 
 use super::{Launch, Server, free_port};
 
@@ -72,7 +72,7 @@ impl OperatorFiles {
     /// Returns a client that presents this token.
     pub(crate) fn client(&self, token: &str) -> Client {
         let authorities = std::fs::read(self.path("certificate")).unwrap();
-        let pass = Pass::new(&authorities, token).unwrap();
+        let pass = ClientCredentials::new(&authorities, token).unwrap();
         Client::with_pass(format!("https://{}", self.at).parse().unwrap(), Some(pass)).unwrap()
     }
 

@@ -31,25 +31,25 @@ pub(crate) fn write_with(path: &Path, text: &str, mode: u32) {
 }
 
 /// A folder for the files of a test's servers. Each test adds methods that start its servers.
-pub(crate) struct Place {
+pub(crate) struct ServerFolder {
     folder: tempfile::TempDir,
     workers: &'static str,
 }
 
-impl Place {
+impl ServerFolder {
     /// Creates a folder on a disk.
-    pub(crate) fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap(), workers: "2" }
+    pub(crate) fn new() -> ServerFolder {
+        ServerFolder { folder: tempfile::tempdir().unwrap(), workers: "2" }
     }
 
     /// Creates a folder in memory (`/dev/shm`), for servers that are measured or killed.
-    pub(crate) fn in_memory() -> Place {
-        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..Place::new() }
+    pub(crate) fn in_memory() -> ServerFolder {
+        ServerFolder { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..ServerFolder::new() }
     }
 
     /// Sets the `--workers` option of the servers that start later; `2` by default.
-    pub(crate) fn of_workers(self, workers: &'static str) -> Place {
-        Place { workers, ..self }
+    pub(crate) fn of_workers(self, workers: &'static str) -> ServerFolder {
+        ServerFolder { workers, ..self }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// Returns `launch` for a server that waits at the step `at` of a take-over, until
-    /// [`go_on`](Place::go_on) is called.
+    /// [`go_on`](ServerFolder::go_on) is called.
     pub(crate) fn staying(&self, launch: Launch, at: &str) -> Launch {
         launch.staying(at, &self.path("go-on"))
     }
@@ -165,16 +165,16 @@ impl Place {
 }
 
 /// A running server of two workers, with its files and its admin socket in a folder.
-pub(crate) struct Running {
-    pub(crate) place: Place,
+pub(crate) struct RunningServer {
+    pub(crate) place: ServerFolder,
     pub(crate) server: Server,
 }
 
-impl Running {
+impl RunningServer {
     /// Starts a server with this configuration in `place`.
-    pub(crate) fn start(place: Place, config: &str) -> Running {
+    pub(crate) fn start(place: ServerFolder, config: &str) -> RunningServer {
         let server = place.crewed(Launch::config(config)).start();
-        Running { place, server }
+        RunningServer { place, server }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -182,13 +182,13 @@ impl Running {
     }
 }
 
-impl Operator for Running {
+impl Operator for RunningServer {
     fn admin(&self) -> String {
         self.place.admin()
     }
 }
 
-impl Operator for Place {
+impl Operator for ServerFolder {
     fn admin(&self) -> String {
         self.socket().display().to_string()
     }

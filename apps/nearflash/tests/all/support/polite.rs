@@ -14,17 +14,17 @@ pub(crate) const BLOCKS: u64 = 64;
 
 /// A client in a thread that writes 4 KiB and reads them back every millisecond until it is
 /// dismissed.
-pub(crate) struct Polite {
+pub(crate) struct PoliteClient {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     worst: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Polite {
+impl PoliteClient {
     /// Starts the client, and waits until it was served once. The device must keep data, and others
     /// must leave the first [`BLOCKS`] blocks alone.
-    pub(crate) fn start(address: SocketAddr) -> Polite {
+    pub(crate) fn start(address: SocketAddr) -> PoliteClient {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let worst = Arc::new(AtomicU64::new(0));
         let (stopped, counted, slowest) = (stop.clone(), rounds.clone(), worst.clone());
@@ -44,7 +44,7 @@ impl Polite {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let polite = Polite { stop, rounds, worst, thread: Some(thread) };
+        let polite = PoliteClient { stop, rounds, worst, thread: Some(thread) };
         polite.is_served();
         polite
     }
@@ -75,7 +75,7 @@ impl Polite {
     }
 }
 
-impl Drop for Polite {
+impl Drop for PoliteClient {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -107,7 +107,7 @@ impl Launch {
     }
 
     /// Starts the server, and does not wait until it accepts connections.
-    pub(crate) fn begin(self) -> Begun {
+    pub(crate) fn begin(self) -> StartingServer {
         let mut child = self.command().spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -121,7 +121,7 @@ impl Launch {
             }
         });
         let server = Server { child, log, addresses: Vec::new(), config: self.config };
-        Begun { server, lines }
+        StartingServer { server, lines }
     }
 
     /// Starts a server that must end with an error. Returns its exit code and its standard error.
@@ -136,12 +136,12 @@ impl Launch {
 }
 
 /// A server that may not accept connections yet. It is killed when this value is dropped.
-pub(crate) struct Begun {
+pub(crate) struct StartingServer {
     server: Server,
     lines: Receiver<String>,
 }
 
-impl Begun {
+impl StartingServer {
     /// Waits until the server accepts connections.
     pub(crate) fn await_ready(mut self) -> Server {
         match self.lines.recv_timeout(PATIENCE) {
@@ -152,7 +152,7 @@ impl Begun {
     }
 }
 
-impl std::ops::Deref for Begun {
+impl std::ops::Deref for StartingServer {
     type Target = Server;
 
     fn deref(&self) -> &Server {
@@ -160,7 +160,7 @@ impl std::ops::Deref for Begun {
     }
 }
 
-impl std::ops::DerefMut for Begun {
+impl std::ops::DerefMut for StartingServer {
     fn deref_mut(&mut self) -> &mut Server {
         &mut self.server
     }

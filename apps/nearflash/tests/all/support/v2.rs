@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use contract::{
-    Command, Control, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range, Register, Slo,
-    Status, Tag, TenantReply,
+    Command, ControlRequest, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range, Slo,
+    Status, Tag, TenantRegistration, TenantReply,
 };
 use proto::reflex::{ClientEvent, ClientSession};
 
@@ -103,7 +103,7 @@ impl V2 {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    pub(crate) fn control(&mut self, control: &Control) {
+    pub(crate) fn control(&mut self, control: &ControlRequest) {
         for head in self.session.control(control).expect("a control that can be said") {
             self.stream.write_all(head.bytes()).expect("the server reads");
         }
@@ -161,7 +161,7 @@ impl V2 {
     }
 
     pub(crate) fn info(&mut self, namespace: u16) -> Result<NamespaceInfo, Status> {
-        self.control(&Control::Info { tag: 5, namespace: Some(NamespaceId(namespace)) });
+        self.control(&ControlRequest::Info { tag: 5, namespace: Some(NamespaceId(namespace)) });
         match self.answer() {
             Answer::Info { tag: 5, info } => info,
             other => panic!("info was answered by {other:?}"),
@@ -175,8 +175,8 @@ impl V2 {
         name: &str,
         slo: Option<Slo>,
     ) -> Result<TenantReply, (Status, TenantReply)> {
-        let register = Register { tag: 6, tenant: 0, name: name.into(), slo };
-        self.control(&Control::Register(register));
+        let register = TenantRegistration { tag: 6, tenant: 0, name: name.into(), slo };
+        self.control(&ControlRequest::Register(register));
         self.tenant_answer()
     }
 
@@ -186,14 +186,14 @@ impl V2 {
         tenant: u16,
         slo: Option<Slo>,
     ) -> Result<TenantReply, (Status, TenantReply)> {
-        let register = Register { tag: 6, tenant, name: "".into(), slo };
-        self.control(&Control::Renegotiate(register));
+        let register = TenantRegistration { tag: 6, tenant, name: "".into(), slo };
+        self.control(&ControlRequest::Renegotiate(register));
         self.tenant_answer()
     }
 
     /// Unregisters the tenant with this handle.
     pub(crate) fn unregister(&mut self, tenant: u16) -> Result<TenantReply, (Status, TenantReply)> {
-        self.control(&Control::Unregister { tag: 6, tenant });
+        self.control(&ControlRequest::Unregister { tag: 6, tenant });
         self.tenant_answer()
     }
 

@@ -1,7 +1,7 @@
 //! Tests that a connection cannot reach a new namespace by the number of a removed one, whichever
 //! process gave the number away again.
 
-use crate::support::{Launch, Place, Server, V2, pattern};
+use crate::support::{Launch, Server, ServerFolder, V2, pattern};
 use contract::{Command, Range, Status};
 use control::admin::{NamespaceStatus, NewNamespace, RemoveNamespace};
 
@@ -11,7 +11,7 @@ const BYTES: u64 = 1 << 20;
 /// Maximum number of namespaces that are added and removed until one gets a number again.
 const TRIES: usize = 100;
 
-fn add(place: &Place, name: &str) -> NamespaceStatus {
+fn add(place: &ServerFolder, name: &str) -> NamespaceStatus {
     let new = NewNamespace {
         name: name.to_owned(),
         bytes: BYTES,
@@ -23,12 +23,12 @@ fn add(place: &Place, name: &str) -> NamespaceStatus {
     place.client().send(&new).unwrap()
 }
 
-fn remove(place: &Place, name: &str) {
+fn remove(place: &ServerFolder, name: &str) {
     place.client().send_to(name, &RemoveNamespace::default()).unwrap();
 }
 
 /// Adds and removes namespaces until one gets this number, which a removed namespace had.
-fn give_again(place: &Place, number: u16) {
+fn give_again(place: &ServerFolder, number: u16) {
     for n in 0..TRIES {
         let name = format!("again{number}-{n}");
         if add(place, &name).number == number {
@@ -44,13 +44,13 @@ fn write(client: &mut V2, number: u16, seed: u8) -> Status {
     client.call_in(number, Command::Write { range, fua: false }, &pattern(0, 8, seed)).0
 }
 
-fn start(place: &Place) -> Server {
+fn start(place: &ServerFolder) -> Server {
     place.crewed(Launch::device(&place.file("device"))).start()
 }
 
 #[test]
 fn a_removed_namespaces_number_is_refused_to_who_knew_it_before_and_after_an_upgrade() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = start(&place);
     let number = add(&place, "first").number;
     let mut client = V2::connect(old.address());

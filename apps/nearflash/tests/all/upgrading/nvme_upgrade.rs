@@ -4,13 +4,14 @@
 use std::process::{Child, Command as Process, Stdio};
 
 use crate::support::{
-    Launch, NvmeQueue, PATIENCE, Place, Server, each, faultless, host_nqn, verifying, wait_until,
+    Launch, NvmeQueue, PATIENCE, Server, ServerFolder, each, faultless, host_nqn, verifying,
+    wait_until,
 };
 use control::admin::{Code, HostPatch, NamespacePatch, Namespaces, Secret, SubsystemPatch};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     /// Returns a server with a listener of each protocol, and with `more` in the configuration of
     /// its subsystem. It is not started.
@@ -20,7 +21,7 @@ trait Servers {
     fn take_over(&self) -> Server;
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn launch(&self, more: &str) -> Launch {
         let device = self.file("device");
         let text = format!(
@@ -60,7 +61,7 @@ fn taken(server: &Server) -> usize {
 /// Takes a running load of this many connections over twice, the admin queue's among them, and
 /// checks that it notices nothing.
 fn take_over_twice(query: &str, words: &str, connections: usize) {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let mut load = bench(&old, query, words);
     // One of them is the admin queue.
@@ -99,7 +100,7 @@ fn a_load_with_digests_notices_nothing_but_pauses() {
 
 #[test]
 fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let at = old.address();
     let mut admin = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
@@ -128,7 +129,7 @@ const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
 fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let more = format!("authenticate = true\n[[host]]\nnqn = \"{FRIEND}\"\nkey = \"{KEY}\"\n");
     let mut old = place.launch(&more).start();
     let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
@@ -185,7 +186,7 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
         ("successor:controller", true),
     ];
     each(8, &cases, |&(at, survives)| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let launch = |of: &str| place.staying_as(of, place.launch(""), at);
         let old = launch("predecessor").start();
         let mut disk = Disk::connect(&old);
@@ -210,7 +211,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
         ("predecessor:rest", true),
     ];
     each(8, &cases, |&(at, survives)| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let mut old = place.staying(place.launch(""), at).start();
         let mut disk = Disk::connect(&old);
         let new = place.launch("").with("--upgrade").begin();
@@ -224,7 +225,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
 
 #[test]
 fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let mut disk = Disk::connect(&old);
     let nobody = "hosts = [\"nqn.2026-11.io.nearflash:nobody\"]\n";
@@ -240,7 +241,7 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
 /// that it gets to become quiet.
 #[test]
 fn a_controller_that_is_busy_at_first_is_asked_again() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let device = format!("{}&delay=3s", place.file("device"));
     let text = format!(
         "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n\
@@ -265,7 +266,7 @@ fn a_controller_that_is_busy_at_first_is_asked_again() {
 /// process's devices.
 #[test]
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
     let mut old = place.staying(place.launch(&hosts), "predecessor:committed").start();
     let mut disk = Disk::connect(&old);

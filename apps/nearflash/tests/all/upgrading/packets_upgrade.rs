@@ -6,18 +6,20 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
 
-use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, verifying, wait_until};
+use crate::support::{
+    Launch, Operator, PATIENCE, Server, ServerFolder, faultless, verifying, wait_until,
+};
 use nearflash::{Options, blocking::Client};
 
 /// Returns a server that receives packets over UDP at this address. It is not started.
-fn launch(place: &Place, at: SocketAddr, workers: &str) -> Launch {
+fn launch(place: &ServerFolder, at: SocketAddr, workers: &str) -> Launch {
     let (device, url, admin) = (place.file("device"), format!("reflex+udp://{at}"), place.admin());
     let words = ["--device", &device, "--listen", &url, "--workers", workers, "--admin", &admin];
     Launch::new(&words).with("--interface").with("io_uring")
 }
 
 /// Starts a verifying load, and waits until its connections carry requests.
-fn load(place: &Place, server: &Server) -> Child {
+fn load(place: &ServerFolder, server: &Server) -> Child {
     let url = format!("reflex+udp://{}", server.address());
     let load = verifying(&url, "--connections 8 --queue-depth 8");
     await_load(place);
@@ -25,7 +27,7 @@ fn load(place: &Place, server: &Server) -> Child {
 }
 
 /// Waits until all eight connections of the load carry requests, at the old server or the new one.
-fn await_load(place: &Place) {
+fn await_load(place: &ServerFolder) {
     place.await_peers(8, 8);
 }
 
@@ -35,7 +37,7 @@ fn free() -> SocketAddr {
 
 #[test]
 fn clients_over_packets_connect_to_the_successor_and_repeat() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut server = launch(&place, free(), "2").start();
     let load = load(&place, &server);
     // The successors have more sockets than their predecessor had, and fewer.
@@ -51,7 +53,7 @@ fn clients_over_packets_connect_to_the_successor_and_repeat() {
 
 #[test]
 fn sealed_clients_find_the_successor_and_the_next_after_a_kill() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let key = place.path("packet.key").display().to_string();
     std::fs::write(&key, "5c".repeat(32)).unwrap();
     std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
@@ -78,7 +80,7 @@ fn sealed_clients_find_the_successor_and_the_next_after_a_kill() {
 
 #[test]
 fn an_idle_client_over_packets_finds_the_successor() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut server = launch(&place, free(), "2").start();
     let url = format!("reflex+udp://{}", server.address());
     let client = Client::connect(&url, Options::default()).unwrap();
@@ -91,7 +93,7 @@ fn an_idle_client_over_packets_finds_the_successor() {
 
 #[test]
 fn a_killed_servers_clients_over_packets_find_the_next() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut server = launch(&place, free(), "2").start();
     let at = server.address();
     let load = load(&place, &server);

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Begun, Dice, Launch, PATIENCE, Place, Server, kills, nearflash, pattern, v1_head, wait_until,
+    Launch, PATIENCE, Rng, Server, ServerFolder, StartingServer, kills, nearflash, pattern,
+    v1_head, wait_until,
 };
 
 /// The longest time in microseconds from the start of the new process to a kill: about as long as a
@@ -21,30 +22,30 @@ const BLOCKS: u32 = 8;
 
 /// The files of the two servers of a take-over. They listen at a Unix socket, whose path is equal
 /// in both processes.
-struct Scene {
-    place: Place,
+struct TakeOverFiles {
+    place: ServerFolder,
     /// The specification of the device.
     device: String,
 }
 
-impl Scene {
+impl TakeOverFiles {
     /// Returns a scene whose device is a file.
-    fn of_file() -> Scene {
-        let place = Place::in_memory().of_workers("1");
+    fn of_file() -> TakeOverFiles {
+        let place = ServerFolder::in_memory().of_workers("1");
         let device = place.file("device");
-        Scene { place, device }
+        TakeOverFiles { place, device }
     }
 
     /// Returns a scene whose device is a volume of flash translation.
-    fn of_volume() -> Scene {
-        let place = Place::in_memory().of_workers("1");
+    fn of_volume() -> TakeOverFiles {
+        let place = ServerFolder::in_memory().of_workers("1");
         let device = format!("ftl:file:{}", place.path("device").display());
         let made =
             nearflash(&["ftl", "create", &format!("{device}?size=64MiB&ftl.segment=256KiB")])
                 .output()
                 .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Scene { place, device }
+        TakeOverFiles { place, device }
     }
 
     fn launch(&self) -> Launch {
@@ -74,7 +75,7 @@ impl Scene {
         let mut old = self.launch().start();
         let mut writer = Writer { stream: self.connect().unwrap(), acknowledged: 0 };
         writer.write().unwrap();
-        let mut new: Begun = self.launch().with("--upgrade").begin();
+        let mut new: StartingServer = self.launch().with("--upgrade").begin();
         let stops = AtomicBool::new(false);
         let acknowledged = std::thread::scope(|scope| {
             let writes = scope.spawn(|| {
@@ -137,9 +138,9 @@ impl Writer {
     }
 }
 
-/// Kills one process of so many take-overs, the older one and the newer in turns, each at an instant
-/// of chance.
-fn kill_any(kills: u32, mut dice: Dice, scene: impl Fn() -> Scene) {
+/// Kills one process of so many take-overs, the older one and the newer in turns, each at an
+/// instant of chance.
+fn kill_any(kills: u32, mut dice: Rng, scene: impl Fn() -> TakeOverFiles) {
     let (mut judged, mut tries) = ([0, 0], 0);
     while judged[0] + judged[1] < kills {
         let kills_newer = judged[1] < judged[0];
@@ -159,11 +160,11 @@ fn kill_any(kills: u32, mut dice: Dice, scene: impl Fn() -> Scene) {
 #[test]
 #[ignore = "full: two hundred take-overs take minutes"]
 fn two_hundred_kills_of_a_take_over_leave_one_process_serving_each() {
-    kill_any(kills(200), Dice::of(0x9e37_79b9_7f4a_7c15), Scene::of_file);
+    kill_any(kills(200), Rng::of(0x9e37_79b9_7f4a_7c15), TakeOverFiles::of_file);
 }
 
 #[test]
 #[ignore = "full: two hundred take-overs take minutes"]
 fn two_hundred_kills_of_a_take_over_of_a_volume_leave_one_process_serving_each() {
-    kill_any(kills(200), Dice::of(0x2545_f491_4f6c_dd1d), Scene::of_volume);
+    kill_any(kills(200), Rng::of(0x2545_f491_4f6c_dd1d), TakeOverFiles::of_volume);
 }

@@ -1,12 +1,12 @@
-//! Tests that an `ftl:` device is taken over: a verifying load notices nothing but pauses, the volume
-//! is not opened again, and either process may be killed at any step
+//! Tests that an `ftl:` device is taken over: a verifying load notices nothing but pauses, the
+//! volume is not opened again, and either process may be killed at any step
 //! (docs/adr/0055-hand-over-of-volumes.md).
 
 use std::process::Child;
 
 use crate::support::{
-    Begun, Launch, PATIENCE, Place, SUBSYSTEM, Server, each, nearflash, result, verifying,
-    wait_until,
+    Launch, PATIENCE, SUBSYSTEM, Server, ServerFolder, StartingServer, each, nearflash, result,
+    verifying, wait_until,
 };
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ trait Servers {
     fn launch(&self) -> Launch;
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn create(&self) {
         self.ftl("create", "?size=64MiB&ftl.segment=256KiB");
     }
@@ -55,7 +55,7 @@ impl Servers for Place {
 }
 
 /// Starts a load of each protocol, and waits until the connections of both are open.
-fn load(place: &Place, server: &Server, rate: &str) -> (Vec<Child>, Vec<String>) {
+fn load(place: &ServerFolder, server: &Server, rate: &str) -> (Vec<Child>, Vec<String>) {
     let nvme = format!("nvme-tcp://{}/{SUBSYSTEM}?nsid=1", server.listener(1));
     let reflex = format!("reflex://{}", server.address());
     let reflex = verifying(&reflex, &format!("--namespace 2 {REFLEX} {rate}"));
@@ -65,7 +65,7 @@ fn load(place: &Place, server: &Server, rate: &str) -> (Vec<Child>, Vec<String>)
 
 #[test]
 fn a_verifying_load_on_a_volume_notices_nothing() {
-    let place = Place::in_memory().of_workers("1");
+    let place = ServerFolder::in_memory().of_workers("1");
     place.create();
     let mut old = place.launch().start();
     let (loads, peers) = load(&place, &old, "");
@@ -93,12 +93,12 @@ fn a_verifying_load_on_a_volume_notices_nothing() {
 /// Takes a server over, and kills the older or the newer process while one waits at step `at`. The
 /// other one serves, and has all that was acknowledged.
 fn kill(at: &str, kills_newer: bool) {
-    let place = Place::in_memory().of_workers("1");
+    let place = ServerFolder::in_memory().of_workers("1");
     place.create();
     let mut old = place.staying_as("predecessor", place.launch(), at).start();
     let (loads, _) = load(&place, &old, "--rate 400");
     let new = place.launch().with("--upgrade");
-    let mut new: Begun = place.staying_as("successor", new, at).begin();
+    let mut new: StartingServer = place.staying_as("successor", new, at).begin();
     let stays = format!("stays at {at} ");
     wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
     if kills_newer {

@@ -9,14 +9,14 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Launch, PATIENCE, Place, SLOW_MODEL, Server, V1, V2, each, nearflash, now, pattern,
-    result, v1_head, verifying, wait_until,
+    Answer, Launch, PATIENCE, SLOW_MODEL, Server, ServerFolder, V1, V2, each, nearflash, now,
+    pattern, result, v1_head, verifying, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{Code, NewTenant, WorkerState};
 use rustix::process::{Pid, Signal};
 
-/// The servers that these tests start in a [`Place`].
+/// The servers that these tests start in a [`ServerFolder`].
 trait Servers {
     fn device(&self) -> String;
     /// Returns a server of this place that is not started.
@@ -26,7 +26,7 @@ trait Servers {
     fn take_over(&self) -> Server;
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn device(&self) -> String {
         self.file("device")
     }
@@ -57,7 +57,7 @@ fn told(server: &Server) -> u64 {
 
 /// Asserts that a load still runs on the connections `peers` that it had before. Ends the load, and
 /// asserts that it had no error.
-fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
+fn nobody_noticed(place: &ServerFolder, mut load: Child, peers: &[String]) {
     let now = place.peers();
     assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
     assert_eq!(now, peers, "nobody has connected again");
@@ -67,7 +67,7 @@ fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
 
 /// Takes a running load of this many connections over twice, and checks that it notices nothing.
 fn take_over_twice(words: &str, connections: usize) {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let (target, words) = words.split_once(' ').unwrap_or((words, ""));
     let load = verifying(&format!("reflex://{}{target}", old.address()), words);
@@ -182,7 +182,7 @@ fn stayed_with(server: &Server) -> usize {
 }
 
 /// Starts a process that takes over (`--upgrade`), and does not wait until it serves.
-fn begin(launch: Launch) -> crate::support::Begun {
+fn begin(launch: Launch) -> crate::support::StartingServer {
     launch.with("--upgrade").begin()
 }
 
@@ -207,7 +207,7 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         ("successor:commit", 0),
     ];
     each(8, &cases, |&(at, survive)| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let old = place.staying_as("predecessor", place.launch(), at).start();
         let mut clients = Clients::connect(&old);
         let new = place.staying_as("successor", place.launch(), at);
@@ -241,7 +241,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         ("successor:committed", 4),
     ];
     each(8, &cases, |&(at, survive)| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let mut old = place.staying_as("predecessor", place.launch(), at).start();
         let mut clients = Clients::connect(&old);
         let new = place.staying_as("successor", place.launch(), at);
@@ -264,7 +264,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
 fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
     each(8, &cases, |&at| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let mut old = place.staying(place.launch(), at).start();
         drop(Clients::connect(&old));
         let new = begin(place.launch());
@@ -282,7 +282,7 @@ fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
 fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
     let cases = ["predecessor:committed", "predecessor:rest"];
     each(8, &cases, |&at| {
-        let place = Place::in_memory();
+        let place = ServerFolder::in_memory();
         let data = place.path("data.sock");
         let listen = format!("reflex+unix:{}", data.display());
         let launch =
@@ -303,7 +303,7 @@ fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
 /// has never run is not taken for one that was killed.
 #[test]
 fn who_finds_the_socket_of_a_killed_server_serves() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     drop(Clients::connect(&old));
     old.kill();
@@ -315,7 +315,7 @@ fn who_finds_the_socket_of_a_killed_server_serves() {
 /// that did not fit into the socket, and must not take that for the end of the old process.
 #[test]
 fn who_was_given_up_serves_nothing() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let mut large = V1::connect(old.address());
@@ -353,7 +353,7 @@ fn who_was_given_up_with_some_of_the_connections_is_ended() {
 /// Suspends a new process at this step until the old one goes on, with `others` further
 /// connections. Asserts that the old one logs `said` and that the new process is ended.
 fn is_ended_standing_still(step: &str, said: &str, others: usize) {
-    let place = Place::new();
+    let place = ServerFolder::new();
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let _others: Vec<V1> = (0..others).map(|_| V1::connect(old.address())).collect();
@@ -379,7 +379,7 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
 /// rotates logs does not know which process serves.
 #[test]
 fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
-    let place = Place::new();
+    let place = ServerFolder::new();
     place.configure_disk("");
     let mut old = place.configured().start();
     let told = place.path("told");
@@ -401,7 +401,7 @@ fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
 
 #[test]
 fn who_has_no_room_for_all_is_refused() {
-    let place = Place::in_memory().of_workers("1..4");
+    let place = ServerFolder::in_memory().of_workers("1..4");
     let old = place.start();
     let mut clients: Vec<V1> = (0..150).map(|_| V1::connect(old.address())).collect();
     wait_until("connections", PATIENCE, || place.peers().len() == clients.len());
@@ -415,7 +415,7 @@ fn who_has_no_room_for_all_is_refused() {
 
 #[test]
 fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
-    let place = Place::in_memory().of_workers("1");
+    let place = ServerFolder::in_memory().of_workers("1");
     let mut old = place.staying(place.launch(), "predecessor:yours").start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.launch());
@@ -431,7 +431,7 @@ fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
 
 #[test]
 fn what_operators_changed_is_not_lost_by_another_state_file() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let state = |name: &str| place.path(name).display().to_string();
     let with_state = |name: &str| place.launch().with("--state").with(&state(name));
     let old = with_state("state").start();
@@ -452,7 +452,7 @@ fn what_operators_changed_is_not_lost_by_another_state_file() {
 
 #[test]
 fn who_would_end_with_the_older_process_is_refused() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let watched = place.launch().after(&[], "export NOTIFY_SOCKET=/nonexistent/notify").start();
     let (code, said) = place.launch().with("--upgrade").fail();
     assert!(code == 1 && said.contains("systemctl reload"), "{said}");
@@ -462,7 +462,7 @@ fn who_would_end_with_the_older_process_is_refused() {
         println!("left out: this user may not have a container's process numbers");
         return;
     }
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let first = place.launch().after(&contain, "true").start();
     let mut clients = Clients::connect(&first);
     let (code, said) = place.launch().with("--upgrade").fail();
@@ -472,7 +472,7 @@ fn who_would_end_with_the_older_process_is_refused() {
 
 #[test]
 fn files_of_sockets_follow_the_new_configuration() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let path = |name: &str| place.path(name);
     let launch = |mode: &str, admin: &str| {
         let listen = format!("reflex+unix:{}?mode={mode}", path("data").display());
@@ -497,7 +497,7 @@ fn the_way_to_the_kernel_may_be_another() {
         return; // which says it for all servers
     }
     for (before, after) in [("epoll", "auto"), ("auto", "epoll")] {
-        let place = Place::in_memory().of_workers("1");
+        let place = ServerFolder::in_memory().of_workers("1");
         let by = |way: &str| place.launch().with("--interface").with(way);
         let mut old = by(before).start();
         let url = format!("reflex://{}", old.address());
@@ -515,7 +515,7 @@ fn the_way_to_the_kernel_may_be_another() {
 /// Measures the duration of a take-over of 1 000 connections, which docs/adr/0009-upgrade.md tells.
 #[test]
 fn a_thousand_connections_move_under_load() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let url = format!("reflex://{}", old.address());
     let load = verifying(&url, "--connections 1000 --queue-depth 1 --threads 1");
@@ -529,7 +529,7 @@ fn a_thousand_connections_move_under_load() {
 
 #[test]
 fn half_a_message_and_clients_tenants_move_along() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let mut v1 = V1::connect(old.address());
     let payload = pattern(0, 8, 3);
@@ -556,7 +556,7 @@ fn half_a_message_and_clients_tenants_move_along() {
 
 #[test]
 fn what_cannot_be_taken_over_goes_on() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let refused = |launch: Launch, words: &str| {
@@ -574,7 +574,7 @@ fn what_cannot_be_taken_over_goes_on() {
     refused(with_admin(Launch::new(&listens)), "this configuration does not");
     refused(Launch::device(&place.device()).with("--admin").with("/nonexistent/x"), "no server");
     assert_eq!(clients.alive(), 4);
-    let memory = Place::in_memory();
+    let memory = ServerFolder::in_memory();
     let words = ["--admin", memory.socket().to_str().unwrap()].map(str::to_owned);
     let launch = || words.iter().fold(Launch::device("mem:1MiB"), |launch, word| launch.with(word));
     let _server = launch().start();
@@ -583,7 +583,7 @@ fn what_cannot_be_taken_over_goes_on() {
 
 #[test]
 fn nothing_changes_meanwhile_and_everything_after_it_failed() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let old = place.start();
     let mut one = V2::connect(old.address());
     let mut new = begin(place.staying(place.launch(), "successor:prepare"));
@@ -614,7 +614,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
 
 #[test]
 fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let notified = place.path("notify");
     let manager = UnixDatagram::bind(&notified).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -654,7 +654,7 @@ fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
 
 #[test]
 fn unix_sockets_are_the_new_ones_and_go_with_it() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let data = place.path("data.sock");
     let listen = format!("reflex+unix:{}", data.display());
     let launch = || {
@@ -713,7 +713,7 @@ fn a_tenant_in_deficit_stays_there() {
 /// Checks that the new process is not asked again and again for a connection that it has refused.
 #[test]
 fn a_connection_that_is_refused_holds_nothing_up() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let launch = |tenants: &[&str]| {
         let device = format!("[[device]]\nname = \"disk\"\nspec = \"{}\"\n", place.device());
         let text = tenants.iter().fold(device, |text, name| {
@@ -741,7 +741,7 @@ fn a_connection_that_is_refused_holds_nothing_up() {
 /// serves.
 #[test]
 fn operators_are_answered_while_the_new_process_hesitates() {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.staying(place.launch(), "successor:commit"));

@@ -5,7 +5,9 @@
 
 use std::process::Child;
 
-use crate::support::{Begun, Launch, PATIENCE, Place, Server, each, verifying, wait_until};
+use crate::support::{
+    Launch, PATIENCE, Server, ServerFolder, StartingServer, each, verifying, wait_until,
+};
 use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -38,7 +40,7 @@ trait Servers {
     fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>);
 }
 
-impl Servers for Place {
+impl Servers for ServerFolder {
     fn launch(&self, own: &str, at: &str) -> Launch {
         let mut text = String::new();
         for name in ["one", "other"] {
@@ -61,7 +63,7 @@ impl Servers for Place {
 }
 
 /// Starts the process that takes over, and waits until one of the two processes waits at step `at`.
-fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
+fn take_over(place: &ServerFolder, old: &Server, at: &str) -> StartingServer {
     let new = place.launch("successor", at).with("--upgrade").begin();
     let stays = format!("stays at {at} ");
     wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -70,7 +72,7 @@ fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
 
 /// Ends the loads when one process is left. If `kept`, asserts that they had no error and that no
 /// client has connected again. Otherwise asserts that at most [`UNKNOWN`] requests have failed.
-fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
+fn end(place: &ServerFolder, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
     wait_until(&format!("all connections after {at}"), PATIENCE, || {
         place.peers().len() == CONNECTIONS
     });
@@ -93,7 +95,7 @@ fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str)
 /// Kills the newer process while one of the two waits at step `at`. `kept` is `true` if the older
 /// process had all connections.
 fn kill_the_newer(at: &str, kept: bool) {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let old = place.launch("predecessor", at).start();
     let (loads, peers) = place.load(&old);
     let mut new = take_over(&place, &old, at);
@@ -106,7 +108,7 @@ fn kill_the_newer(at: &str, kept: bool) {
 /// Kills the older process while one of the two waits at step `at`. `kept` is `true` if the newer
 /// process had all connections.
 fn kill_the_older(at: &str, kept: bool) {
-    let place = Place::in_memory();
+    let place = ServerFolder::in_memory();
     let mut old = place.launch("predecessor", at).start();
     let (loads, peers) = place.load(&old);
     let new = take_over(&place, &old, at);

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use contract::{
-    Buf, CloseReason, Command, ConnId, Control, Dial, Event, Frame, HelloReply, Instant, NetEvent,
-    Peer, Reply, Session, Status, Streams, Tag,
+    Buf, CloseReason, Command, ConnId, ControlRequest, Dial, Frame, HelloReply, Instant, NetEvent,
+    Peer, Reply, Session, SessionEvent, Status, Streams, Tag,
 };
 use nearflash_client::{Done, Initiator, Options, Report};
 use proto::reflex::ServerSession;
@@ -97,7 +97,7 @@ pub(crate) struct World {
 
 /// A request as the server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) tag: Tag,
     pub(crate) stream: u8,
     pub(crate) command: Command,
@@ -170,8 +170,8 @@ impl World {
     pub(crate) fn answer_hello(&mut self, conn: ConnId, status: Status) {
         let mut tags = Vec::new();
         self.serve(conn, |event| {
-            if let Event::Control(control) = event {
-                let Control::Hello(hello) = *control else { panic!("{control:?}") };
+            if let SessionEvent::Control(control) = event {
+                let ControlRequest::Hello(hello) = *control else { panic!("{control:?}") };
                 tags.push(hello.tag);
             }
         });
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Lets the server of `conn` read what was sent to it.
-    pub(crate) fn serve(&mut self, conn: ConnId, mut take: impl FnMut(Event<'_>)) {
+    pub(crate) fn serve(&mut self, conn: ConnId, mut take: impl FnMut(SessionEvent<'_>)) {
         let sent: Vec<_> = {
             let mut wire = self.wire.borrow_mut();
             let (here, elsewhere) =
@@ -209,16 +209,16 @@ impl World {
     }
 
     /// Returns the requests that were sent on `conn` since the last look.
-    pub(crate) fn seen(&mut self, conn: ConnId) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = Vec::new();
+    pub(crate) fn seen(&mut self, conn: ConnId) -> Vec<ReceivedRequest> {
+        let mut seen: Vec<ReceivedRequest> = Vec::new();
         self.serve(conn, |event| match event {
-            Event::Request(request) => seen.push(Seen {
+            SessionEvent::Request(request) => seen.push(ReceivedRequest {
                 tag: request.tag,
                 stream: request.stream,
                 command: request.command,
                 payload: Vec::new(),
             }),
-            Event::Payload { bytes, .. } => {
+            SessionEvent::Payload { bytes, .. } => {
                 seen.last_mut().expect("behind its request").payload.extend_from_slice(bytes);
             }
             _ => {}
@@ -250,7 +250,13 @@ impl World {
     }
 
     /// Sends the reply of a request that the server carried out.
-    pub(crate) fn end(&mut self, conn: ConnId, seen: &Seen, status: Status, body: &[u8]) {
+    pub(crate) fn end(
+        &mut self,
+        conn: ConnId,
+        seen: &ReceivedRequest,
+        status: Status,
+        body: &[u8],
+    ) {
         let reply = Reply::Done { tag: seen.tag, command: seen.command, status };
         self.reply(conn, &reply, body);
     }

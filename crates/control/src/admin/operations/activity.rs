@@ -70,7 +70,7 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
 
 /// The parameters of a trace.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Wanted {
+pub(super) struct TraceQuery {
     /// Duration in seconds; at most 5.
     #[schemars(range(min = 0.0, max = 5.0))]
     seconds: f64,
@@ -81,7 +81,7 @@ pub(super) struct Wanted {
 
 pub(super) async fn get_trace(
     State(api): State<Api>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<TraceQuery>,
 ) -> Result<Response, Problem> {
     if !(0.0..=TRACE_SECONDS_MAX).contains(&wanted.seconds) || wanted.one_in == 0 {
         let message =
@@ -95,7 +95,7 @@ pub(super) async fn get_trace(
         ));
     };
     let rings: Vec<Arc<Traces>> = api.tenants.registry().meters.traces().to_vec();
-    let running = Running { rings: &rings };
+    let running = TraceGuard { rings: &rings };
     let mut found = Vec::new();
     // Discards the rest of an earlier trace that broke off.
     rings.iter().for_each(|ring| while ring.take().is_some() {});
@@ -108,7 +108,7 @@ pub(super) async fn get_trace(
     drop(running);
     // Waits for the traced requests that have begun.
     tokio::time::sleep(2 * PERIOD).await;
-    Running { rings: &rings }.empty(&mut found);
+    TraceGuard { rings: &rings }.empty(&mut found);
     found.truncate(TRACES_MAX);
     let names = api.tenants.list();
     let text = chrome(&found, |tenant| {
@@ -119,11 +119,11 @@ pub(super) async fn get_trace(
 }
 
 /// Makes workers trace while this value lives, also if the caller disconnects.
-struct Running<'a> {
+struct TraceGuard<'a> {
     rings: &'a [Arc<Traces>],
 }
 
-impl Running<'_> {
+impl TraceGuard<'_> {
     fn empty(&self, found: &mut Vec<(usize, contract::Trace)>) {
         for (worker, ring) in self.rings.iter().enumerate() {
             while let Some(trace) = ring.take() {
@@ -133,7 +133,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for TraceGuard<'_> {
     fn drop(&mut self) {
         self.rings.iter().for_each(|ring| ring.set_one_in(0));
     }

@@ -18,7 +18,7 @@ pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// The audit note of a batch: the counts, and the changes if they are few.
 #[derive(Serialize)]
-struct Noted<'a> {
+struct BatchNote<'a> {
     #[serde(flatten)]
     counts: ChangedTenants,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub(super) fn change_tenants(
             applied.map_err(|(n, why)| in_batch(n, &changes[n], why))?;
         }
     }
-    call.note.after(&Noted { counts, changes: few.as_deref() });
+    call.note.after(&BatchNote { counts, changes: few.as_deref() });
     let ChangedTenants { added, changed, removed } = counts;
     tracing::info!(added, changed, removed, "tenants changed together");
     Ok(counts)

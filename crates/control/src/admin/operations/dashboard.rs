@@ -25,7 +25,7 @@ const SHOWN_MAX: usize = 500;
 
 /// The wanted part of the history.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Since {
+pub(super) struct HistoryQuery {
     /// Number of the last second, or minute, that the client has; all by default.
     #[serde(default)]
     after: u64,
@@ -34,7 +34,7 @@ pub(super) struct Since {
     step: history::Step,
 }
 
-pub(super) fn history(call: &Call, Query(since): Query<Since>) -> Result<History, Problem> {
+pub(super) fn history(call: &Call, Query(since): Query<HistoryQuery>) -> Result<History, Problem> {
     let tenants = &call.api.tenants;
     let (devices, windows) = {
         let registry = tenants.registry();
@@ -82,7 +82,7 @@ enum Order {
 
 /// The filter for a list of tenants.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Shown {
+pub(super) struct TenantFilter {
     /// Maximum number of tenants: 50 by default, and at most 500.
     limit: Option<usize>,
     /// The order; `worst` by default.
@@ -92,7 +92,10 @@ pub(super) struct Shown {
     search: Option<String>,
 }
 
-pub(super) fn standing(call: &Call, Query(shown): Query<Shown>) -> Result<StandingList, Problem> {
+pub(super) fn standing(
+    call: &Call,
+    Query(shown): Query<TenantFilter>,
+) -> Result<StandingList, Problem> {
     let limit = shown.limit.unwrap_or(SHOWN_DEFAULT).min(SHOWN_MAX);
     let text = shown.search.unwrap_or_default().to_lowercase();
     let mut counts = [0; Standing::ALL.len()];

@@ -17,13 +17,13 @@ use crate::admin::settings::DeviceSettings;
 use crate::admin::workers::DEADLINE_MS_MAX;
 
 /// The inventory, as the functions of the table receive it.
-pub(super) type Port = dyn Inventory;
+pub(super) type DynInventory = dyn Inventory;
 
 impl Call {
     /// Makes a change of the inventory, and notes the value after it for the audit log.
     pub(super) fn make<T: Serialize>(
         &self,
-        make: impl FnOnce(&Port, &str) -> Result<T, Problem>,
+        make: impl FnOnce(&DynInventory, &str) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let made = make(&*self.inventory()?, &self.name)?;
         self.note.after(&made);
@@ -33,8 +33,8 @@ impl Call {
     /// Makes a change of the inventory, and notes the values before and after it for the audit log.
     pub(super) fn change<B: Serialize, T: Serialize>(
         &self,
-        known: impl FnOnce(&Port, &str) -> Result<B, Problem>,
-        change: impl FnOnce(&Port, &str) -> Result<T, Problem>,
+        known: impl FnOnce(&DynInventory, &str) -> Result<B, Problem>,
+        change: impl FnOnce(&DynInventory, &str) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         if let Ok(before) = known(&*self.inventory()?, &self.name) {
             self.note.before(&before);
@@ -44,12 +44,15 @@ impl Call {
 }
 
 /// Returns the settings of a device; `None` if there is no such device.
-pub(super) fn settings(inventory: &Port, name: &str) -> Result<Option<DeviceSettings>, Problem> {
+pub(super) fn settings(
+    inventory: &DynInventory,
+    name: &str,
+) -> Result<Option<DeviceSettings>, Problem> {
     Ok(inventory.device_settings().into_iter().find(|device| device.name == name))
 }
 
 /// Returns a subsystem for the audit log: as configured, without its connected controllers.
-pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<SubsystemStatus, Problem> {
+pub(super) fn configured(inventory: &DynInventory, nqn: &str) -> Result<SubsystemStatus, Problem> {
     inventory.subsystem(nqn).map(without_controllers)
 }
 
@@ -65,7 +68,7 @@ pub(super) fn set_subsystem(call: &Call, to: &SubsystemPatch) -> Result<Subsyste
 
 /// A host after a change, and which of its keys were given. The keys themselves are secret.
 #[derive(Serialize)]
-struct Noted {
+struct HostNote {
     #[serde(flatten)]
     host: HostStatus,
     key_given: bool,
@@ -77,7 +80,7 @@ pub(super) fn set_host(call: &Call, to: &HostPatch) -> Result<HostStatus, Proble
     let host = call.change(Inventory::host, |inventory, nqn| inventory.set_host(nqn, to))?;
     let (key_given, controller_key_given) = (to.key.is_some(), to.controller_key.is_some());
     let (host_now, tls_key_given) = (host.clone(), to.tls_key.is_some());
-    call.note.after(&Noted { host: host_now, key_given, controller_key_given, tls_key_given });
+    call.note.after(&HostNote { host: host_now, key_given, controller_key_given, tls_key_given });
     Ok(host)
 }
 

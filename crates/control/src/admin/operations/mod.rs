@@ -20,7 +20,7 @@ pub(crate) use activity::TRACE_SECONDS_MAX;
 use axum::http::Method;
 use axum::routing::get as on_get;
 
-use self::inventory::{Port, configured};
+use self::inventory::{DynInventory, configured};
 use super::dashboard::{History, Model, StandingList};
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::drain::{Drain, DrainServer};
@@ -33,7 +33,7 @@ use super::model::{
     ChangeTenants, Check, DeviceStatus, Devices, NewTenant, TenantPatch, TenantStatus, Tenants,
     Worker, Workers,
 };
-use super::operation::{AnswerSchema, Call, Meaning, Operation};
+use super::operation::{AnswerSchema, Call, Operation, StatusMeaning};
 use super::ports::Inventory;
 use super::problem::Problem;
 use super::resource::{Document, Request};
@@ -155,7 +155,7 @@ fn of_activity() -> Vec<Operation> {
             )
             .answers(200, "Trace events in JSON")
             .fails(&[(409, "Somebody else traces")])
-            .by_handler::<Query<activity::Wanted>>(
+            .by_handler::<Query<activity::TraceQuery>>(
                 AnswerSchema::Nothing,
                 Some(on_get(activity::get_trace)),
             ),
@@ -163,7 +163,10 @@ fn of_activity() -> Vec<Operation> {
             .answers(200, "The metrics")
             .fails(&[(400, "What stands behind the question mark makes no sense")])
             .fails(&[(503, "There is no thread for it")])
-            .by_handler::<Query<scrape::Asked>>(AnswerSchema::Text(metrics::CONTENT_TYPE), None),
+            .by_handler::<Query<scrape::ScrapeQuery>>(
+                AnswerSchema::Text(metrics::CONTENT_TYPE),
+                None,
+            ),
     ]
 }
 
@@ -511,7 +514,7 @@ fn of_inventory(row: Operation) -> Operation {
 fn list<T: Document + 'static>(
     id: &str,
     summary: &'static str,
-    ask: fn(&Port) -> Result<T, Problem>,
+    ask: fn(&DynInventory) -> Result<T, Problem>,
 ) -> Operation {
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?))
 }
@@ -520,7 +523,7 @@ fn list<T: Document + 'static>(
 fn one<T: Document + 'static>(
     id: &str,
     summary: &'static str,
-    ask: fn(&Port, &str) -> Result<T, Problem>,
+    ask: fn(&DynInventory, &str) -> Result<T, Problem>,
 ) -> Operation {
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?, &call.name))
 }
@@ -529,8 +532,8 @@ fn one<T: Document + 'static>(
 fn add<R: Request>(
     id: &str,
     summary: &'static str,
-    failures: &[Meaning],
-    add: fn(&Port, &R) -> Result<R::Answer, Problem>,
+    failures: &[StatusMeaning],
+    add: fn(&DynInventory, &R) -> Result<R::Answer, Problem>,
 ) -> Operation {
     of_inventory(send::<R>(id, summary))
         .answers(201, "")
@@ -543,7 +546,7 @@ fn add<R: Request>(
 fn put_and_patch<R: Request>(
     id: &str,
     summary: &'static str,
-    failures: &[Meaning],
+    failures: &[StatusMeaning],
     set: fn(&Call, &R) -> Result<R::Answer, Problem>,
 ) -> [Operation; 2] {
     let row = |method, id: &str| {

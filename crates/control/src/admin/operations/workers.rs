@@ -10,7 +10,8 @@ use crate::admin::model::{Worker, Workers};
 use crate::admin::operation::{Api, Call};
 use crate::admin::problem::{Code, Problem};
 use crate::admin::workers::{
-    Connection, Connections, DEADLINE_MS_MAX, EndConnection, HasMoved, MoveTo, SetWorker, Which,
+    Connection, ConnectionFilter, Connections, DEADLINE_MS_MAX, EndConnection, HasMoved, MoveTo,
+    SetWorker,
 };
 use crate::commands::{self, CommandRefused, WorkerState};
 
@@ -38,7 +39,10 @@ pub(super) fn set(call: &Call, Body(to): Body<SetWorker>) -> Result<(), Problem>
     Ok(())
 }
 
-pub(super) fn connections(call: &Call, Query(which): Query<Which>) -> Result<Connections, Problem> {
+pub(super) fn connections(
+    call: &Call,
+    Query(which): Query<ConnectionFilter>,
+) -> Result<Connections, Problem> {
     let infos = call.api.commands.connections()?;
     let numbers = numbers(&call.api);
     let total = infos.len();
@@ -76,7 +80,7 @@ pub(super) fn move_connection(
 ) -> Result<HasMoved, Problem> {
     let (worker, conn) = named(&call.name)?;
     call.note.before(&json!({ "worker": worker }));
-    let commands::Moved { worker, conn, pause } =
+    let commands::MoveResult { worker, conn, pause } =
         call.api.commands.move_connection(worker, conn, to)?;
     let id = name(worker, conn);
     call.note.after(&json!({ "worker": worker, "id": id }));
@@ -138,7 +142,7 @@ impl From<CommandRefused> for Problem {
         let code = match refused {
             CommandRefused::NoWorker(_) => Code::NoWorker,
             CommandRefused::NoConnection(..) => Code::NoConnection,
-            CommandRefused::Stays(contract::Stays::Gone) => Code::NoConnection,
+            CommandRefused::Stays(contract::MoveRefusal::Gone) => Code::NoConnection,
             CommandRefused::ManyEnd | CommandRefused::Upgrading => Code::Busy,
             CommandRefused::Stays(_)
             | CommandRefused::Listens

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, Buf, Command, Completion, Device, Range, Status, Submission};
-use flash::{Chance, FtlOptions};
+use flash::{FtlOptions, Rng};
 use ftl::layout::PAGE_BYTES;
 use io::{Clock, Reactor, Ring};
 
 use super::*;
-use crate::volumes::{FileMedia, Through, member_options, open_member};
+use crate::volumes::{FileBackend, FileMedia, member_options, open_member};
 
 /// Pages of the member: 64 MiB in small segments, so that requests soon wait for space.
 const MEMBER_PAGES: u64 = 16_384;
@@ -31,12 +31,12 @@ fn made(folder: &tempfile::TempDir, absorb: bool) -> Spec {
 }
 
 /// A volume with its queue, and the load on it. No block has two requests at a time.
-struct Bed {
+struct VolumeFixture {
     volume: Volume,
-    queue: Decorated<AnyDevice>,
+    queue: DecoratedDevice<AnyDevice>,
     ring: Ring,
     clock: Clock,
-    chance: Chance,
+    chance: Rng,
     /// The requests in flight, by their slots, with the value that they write; zero for others.
     flying: HashMap<u32, (Range, u64)>,
     /// The value of each block.
@@ -50,16 +50,16 @@ struct Bed {
     place: usize,
 }
 
-impl Bed {
-    fn new(spec: &Spec, seed: u64) -> Bed {
+impl VolumeFixture {
+    fn new(spec: &Spec, seed: u64) -> VolumeFixture {
         let (volume, ring) = (Volume::open(spec).unwrap(), Ring::new().unwrap());
-        let queue = volume.open_queue(&Through::Ring(&ring), 0, 0).unwrap();
+        let queue = volume.open_queue(&FileBackend::Ring(&ring), 0, 0).unwrap();
         let values = vec![0; volume.blocks() as usize];
         let arena = io::carve(&[contract::SizeClass { bytes: 8 * PAGE_BYTES, count: DEPTH }]);
-        let (bufs, clock, chance) = (arena.unwrap().bufs, Clock::start(), Chance::new(seed));
+        let (bufs, clock, chance) = (arena.unwrap().bufs, Clock::start(), Rng::new(seed));
         let flying = HashMap::new();
         let (next, ended, collected, place) = (1, 0, 0, 0);
-        Bed {
+        VolumeFixture {
             volume,
             queue,
             ring,
@@ -138,14 +138,14 @@ impl Bed {
             self.bufs.push(buf);
             self.ended += 1;
         }
-        let turn = Turn { progressed: has_progressed, wake_at: self.queue.wake_at() };
+        let turn = TurnOutcome { progressed: has_progressed, wake_at: self.queue.wake_at() };
         let turn = attend([&mut self.queue].into_iter(), now, turn);
         let wait = turn.wake_at.map_or(Duration::from_secs(10), |at| at.since(now));
         self.ring.enter((!has_progressed && !wait.is_zero()).then_some(Some(wait)));
     }
 
     /// Turns until a condition holds.
-    fn turn_until(&mut self, submits: bool, mut holds: impl FnMut(&Bed) -> bool) {
+    fn turn_until(&mut self, submits: bool, mut holds: impl FnMut(&VolumeFixture) -> bool) {
         let began = self.clock.now();
         while !holds(self) {
             let left = self.flying.len();
@@ -172,7 +172,7 @@ impl Bed {
         let files = files.into_iter().map(|file| file.try_clone_to_owned().unwrap()).collect();
         let next = Volume::adopt(spec, files).unwrap();
         self.place = 1 - self.place;
-        let queue = next.open_queue(&Through::Ring(&self.ring), self.place, 0).unwrap();
+        let queue = next.open_queue(&FileBackend::Ring(&self.ring), self.place, 0).unwrap();
         assert_eq!(queue.room(), 0, "it has not come");
         next.receive(&state).unwrap();
         assert!(next.receive(&state).is_err(), "it comes once");
@@ -187,7 +187,7 @@ impl Bed {
 fn run(absorb: bool, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let spec = made(&folder, absorb);
-    let mut bed = Bed::new(&spec, seed);
+    let mut bed = VolumeFixture::new(&spec, seed);
     for _ in 0..40 {
         let enough = bed.ended + 20 + bed.chance.below(400);
         bed.turn_until(true, |bed| bed.ended >= enough);

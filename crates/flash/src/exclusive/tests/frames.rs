@@ -14,7 +14,7 @@ const LINGER: Duration = Duration::from_micros(50);
 
 /// A write of a block, as its client saw it. Times are numbers of events.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct TrackedWrite {
     /// The number of the request.
     id: u64,
     value: u64,
@@ -25,13 +25,13 @@ struct Written {
 
 /// The writes of each block since the last kill.
 struct Model {
-    blocks: Vec<Vec<Written>>,
+    blocks: Vec<Vec<TrackedWrite>>,
     clock: u64,
 }
 
 impl Model {
     fn new() -> Model {
-        let first = Written { id: 0, value: 0, begun: 0, ended: 0 };
+        let first = TrackedWrite { id: 0, value: 0, begun: 0, ended: 0 };
         Model { blocks: vec![vec![first]; BLOCKS as usize], clock: 0 }
     }
 
@@ -40,13 +40,14 @@ impl Model {
         self.clock
     }
 
-    fn of(&mut self, range: Range) -> impl Iterator<Item = &mut Vec<Written>> {
+    fn of(&mut self, range: Range) -> impl Iterator<Item = &mut Vec<TrackedWrite>> {
         self.blocks.iter_mut().skip(range.lba as usize).take(range.blocks as usize)
     }
 
     fn begin(&mut self, range: Range, id: u64, value: u64) {
         let begun = self.tick();
-        self.of(range).for_each(|block| block.push(Written { id, value, begun, ended: u64::MAX }));
+        self.of(range)
+            .for_each(|block| block.push(TrackedWrite { id, value, begun, ended: u64::MAX }));
     }
 
     fn end(&mut self, range: Range, id: u64) {
@@ -67,7 +68,7 @@ impl Model {
     fn check(&self, block: u64, value: u64, from: u64) {
         let all = &self.blocks[block as usize];
         let is_covered = |by: u64| all.iter().any(|other| other.begun > by && other.ended < from);
-        let is_possible = |w: &&Written| w.value == value && !is_covered(w.ended);
+        let is_possible = |w: &&TrackedWrite| w.value == value && !is_covered(w.ended);
         assert!(all.iter().any(|w| is_possible(&w)), "block {block} has {value}: {all:?}");
     }
 
@@ -77,24 +78,24 @@ impl Model {
         for (block, data) in bytes.chunks(BLOCK_BYTES).enumerate() {
             let value = value(data);
             self.check(block as u64, value, now);
-            self.blocks[block] = vec![Written { id: 0, value, begun: now, ended: now }];
+            self.blocks[block] = vec![TrackedWrite { id: 0, value, begun: now, ended: now }];
         }
     }
 }
 
 /// A request in flight: its command, its number, and when it began.
-struct Asked {
+struct PendingRequest {
     command: Command,
     id: u64,
     begun: u64,
 }
 
-struct Bed {
-    device: Exclusive<Shredder>,
-    absorption: Arc<Absorption>,
-    slots: SlotTable<Asked>,
+struct FramesFixture {
+    device: ExclusiveQueue<Shredder>,
+    absorption: Arc<SmallWriteCounters>,
+    slots: SlotTable<PendingRequest>,
     model: Model,
-    chance: Chance,
+    chance: Rng,
     now: Instant,
     values: u64,
     swaps: (u64, u64),
@@ -103,26 +104,30 @@ struct Bed {
     sabotage: Option<Sabotage>,
 }
 
-fn framed(inner: Shredder, frames: usize, absorption: &Arc<Absorption>) -> Exclusive<Shredder> {
+fn framed(
+    inner: Shredder,
+    frames: usize,
+    absorption: &Arc<SmallWriteCounters>,
+) -> ExclusiveQueue<Shredder> {
     let device =
-        Exclusive::with_granularity(inner, RangeLocks::new().into(), scratch(1, PAGE), PAGE);
+        ExclusiveQueue::with_granularity(inner, RangeLocks::new().into(), scratch(1, PAGE), PAGE);
     let bufs = (0..frames).map(|n| leak_buf(PAGE, 500 + n as u32)).collect();
     device.with_frames(bufs, LINGER, absorption.clone())
 }
 
-impl Bed {
-    fn new(seed: u64, sabotage: Option<Sabotage>) -> Bed {
+impl FramesFixture {
+    fn new(seed: u64, sabotage: Option<Sabotage>) -> FramesFixture {
         let [mut inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, seed);
         inner.failing = if seed.is_multiple_of(2) { 0.0 } else { 0.01 };
-        let absorption = Arc::new(Absorption::default());
+        let absorption = Arc::new(SmallWriteCounters::default());
         let mut device = framed(inner, 1 + seed as usize % 3, &absorption);
         device.frames.sabotage = sabotage;
-        Bed {
+        FramesFixture {
             device,
             absorption,
             slots: SlotTable::new(64),
             model: Model::new(),
-            chance: Chance::new(seed),
+            chance: Rng::new(seed),
             now: Instant::ZERO,
             values: 0,
             swaps: (0, 0),
@@ -171,7 +176,8 @@ impl Bed {
         if !matches!(command, Command::Read(_)) {
             self.model.begin(range, self.values, value);
         }
-        let slot = self.slots.insert(Asked { command, id: self.values, begun }).ok().unwrap();
+        let slot =
+            self.slots.insert(PendingRequest { command, id: self.values, begun }).ok().unwrap();
         self.device.submit(self.now, Submission { slot, command, buf });
     }
 
@@ -181,7 +187,7 @@ impl Bed {
         let mut done = Vec::new();
         self.device.poll(self.now, &mut done);
         for Completion { slot, status, buf } in done {
-            let Asked { command, id, begun } = self.slots.remove(slot);
+            let PendingRequest { command, id, begun } = self.slots.remove(slot);
             let range = command.range().unwrap();
             match (command, status) {
                 (Command::Read(_), Status::Ok) => {
@@ -214,7 +220,7 @@ impl Bed {
             granule: PAGE_BLOCKS,
             piece: BLOCK_BYTES,
             entries: Vec::new(),
-            chance: Chance::new(self.values),
+            chance: Rng::new(self.values),
             failing: self.device.inner.failing,
         };
         self.device = framed(inner, 2, &self.absorption);
@@ -237,8 +243,8 @@ impl Bed {
 
 /// Runs requests and kills from a seed, half of them over a device that now and then fails. Returns
 /// the bed with its counts.
-fn trial(seed: u64, sabotage: Option<Sabotage>) -> Bed {
-    let mut bed = Bed::new(seed, sabotage);
+fn trial(seed: u64, sabotage: Option<Sabotage>) -> FramesFixture {
+    let mut bed = FramesFixture::new(seed, sabotage);
     for _ in 0..6 {
         for _ in 0..bed.chance.within(1..=150) {
             if bed.chance.happens(0.6) { bed.ask() } else { bed.turn() }
@@ -277,7 +283,12 @@ fn every_fault_of_frames_is_found() {
 }
 
 /// Submits writes of one block each to the first page; the request's number is its value.
-fn submit_all(device: &mut Exclusive<Shredder>, slots: &mut SlotTable<()>, now: Instant, n: u64) {
+fn submit_all(
+    device: &mut ExclusiveQueue<Shredder>,
+    slots: &mut SlotTable<()>,
+    now: Instant,
+    n: u64,
+) {
     for number in 0..n {
         let range = Range::new(number % PAGE_BLOCKS, 1);
         let mut buf = leak_buf(BLOCK_BYTES, number as u32);
@@ -291,7 +302,7 @@ fn submit_all(device: &mut Exclusive<Shredder>, slots: &mut SlotTable<()>, now: 
 #[test]
 fn writes_of_a_page_wait_for_others_and_become_one() {
     let [inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, 1);
-    let absorption = Arc::new(Absorption::default());
+    let absorption = Arc::new(SmallWriteCounters::default());
     let mut device = framed(inner, 1, &absorption);
     let mut slots = SlotTable::new(64);
     let (now, mut done) = (Instant::ZERO, Vec::new());
@@ -338,11 +349,11 @@ fn a_read_of_the_page_ends_the_wait_and_sees_the_writes() {
 #[test]
 fn conforms_in_frames() {
     for (seed, linger) in [(1, Duration::ZERO), (2, LINGER)] {
-        conformance::run(&mut Heap::new(|blocks| {
+        conformance::run(&mut HeapBench::new(|blocks| {
             let locks = Arc::new(RangeLocks::new());
             Shredder::queues::<2>(blocks, PAGE_BLOCKS, seed).map(|inner| {
                 let scratch = scratch(2, PAGE);
-                let device = Exclusive::with_granularity(inner, locks.clone(), scratch, PAGE);
+                let device = ExclusiveQueue::with_granularity(inner, locks.clone(), scratch, PAGE);
                 let bufs = (0..2).map(|n| leak_buf(PAGE, 500 + n)).collect();
                 device.with_frames(bufs, linger, Arc::default())
             })
@@ -352,7 +363,7 @@ fn conforms_in_frames() {
 
 /// Submits a write of one block.
 fn submit_one(
-    device: &mut Exclusive<Shredder>,
+    device: &mut ExclusiveQueue<Shredder>,
     slots: &mut SlotTable<u64>,
     now: Instant,
     lba: u64,
@@ -388,9 +399,9 @@ fn a_page_that_is_written_without_end_does_not_keep_another_of_its_region_waitin
 #[test]
 fn writes_to_pages_of_different_regions_do_not_end_the_wait_of_each_other() {
     let [inner] = Shredder::queues::<1>(16 * BLOCKS, PAGE_BLOCKS, 1);
-    let absorption = Arc::new(Absorption::default());
+    let absorption = Arc::new(SmallWriteCounters::default());
     let locks = Arc::new(RangeLocks::for_frames());
-    let device = Exclusive::with_granularity(inner, locks, scratch(1, PAGE), PAGE);
+    let device = ExclusiveQueue::with_granularity(inner, locks, scratch(1, PAGE), PAGE);
     let bufs = (0..4).map(|n| leak_buf(PAGE, 500 + n)).collect();
     let mut device = device.with_frames(bufs, LINGER, absorption.clone());
     let (mut slots, now, mut done) = (SlotTable::new(64), Instant::ZERO, Vec::new());
@@ -413,10 +424,10 @@ fn writes_to_pages_of_different_regions_do_not_end_the_wait_of_each_other() {
 #[test]
 fn what_changes_no_page_is_not_counted() {
     let [inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, 1);
-    let absorption = Arc::new(Absorption::default());
+    let absorption = Arc::new(SmallWriteCounters::default());
     let mut device = framed(inner, 1, &absorption);
     let (mut slots, now, mut done) = (SlotTable::new(64), Instant::ZERO, Vec::new());
-    let swap = |device: &mut Exclusive<Shredder>, slots: &mut SlotTable<u64>, expected| {
+    let swap = |device: &mut ExclusiveQueue<Shredder>, slots: &mut SlotTable<u64>, expected| {
         let command = Command::CompareAndWrite(Range::new(0, 1));
         let mut buf = leak_buf(command.buffer_bytes(), 0);
         fill(buf.prefix_mut(2 * BLOCK_BYTES), 7);
@@ -424,7 +435,7 @@ fn what_changes_no_page_is_not_counted() {
         let slot = slots.insert(0).unwrap();
         device.submit(now, Submission { slot, command, buf: Some(buf) });
     };
-    let mut end = |device: &mut Exclusive<Shredder>| {
+    let mut end = |device: &mut ExclusiveQueue<Shredder>| {
         (0..200).for_each(|_| {
             device.kick(now + LINGER);
             device.poll(now + LINGER, &mut done);

@@ -13,14 +13,14 @@ fn volume(name: &str) -> FileVolume {
     volume
 }
 
-fn flight(volume: &FileVolume, command: Command) -> Flight {
+fn flight(volume: &FileVolume, command: Command) -> FileRequest {
     let bytes = command.buffer_bytes();
     let buf = (bytes > 0).then(|| {
         let class = contract::SizeClass { bytes, count: 1 };
         crate::carve(&[class]).unwrap().bufs.remove(0)
     });
     let slot = SlotTable::new(1).insert(()).unwrap();
-    Flight::start(Submission { slot, command, buf }, &volume.shared).unwrap()
+    FileRequest::start(Submission { slot, command, buf }, &volume.shared).unwrap()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_short_write_goes_on_at_the_next_granule() {
     let shared = &volume.shared;
     let range = Range::new(64, 32);
     let mut flight = flight(&volume, Command::Write { range, fua: true });
-    let write = |at: usize| Operation::Write {
+    let write = |at: usize| FileOperation::Write {
         offset: (64 * 512 + at) as u64,
         at,
         bytes: 16384 - at,
@@ -53,7 +53,7 @@ fn a_file_whose_journal_is_broken_is_not_passed_on() {
     assert_eq!(volume.files().unwrap().len(), 2);
     let range = Range::new(0, 64);
     let mut flight = flight(&volume, Command::WriteAtomic(range));
-    flight.step = Step::Journal(Record::Clear);
+    flight.step = RequestStep::Journal(JournalStep::Clear);
     assert_eq!(flight.advance(-libc::EIO, &volume.shared), Some(Status::MediaError));
     assert!(volume.files().is_err());
     std::fs::remove_file(&path).unwrap();
@@ -76,10 +76,10 @@ fn refused_synchronous_writes_are_followed_by_a_sync() {
         if first {
             assert_eq!(flight.advance(-libc::EOPNOTSUPP, shared), None);
         }
-        let plain = Operation::Write { offset: 0, at: 0, bytes: 4096, dsync: false };
+        let plain = FileOperation::Write { offset: 0, at: 0, bytes: 4096, dsync: false };
         assert_eq!(flight.call(shared).operation, plain);
         assert_eq!(flight.advance(4096, shared), None);
-        assert_eq!(flight.call(shared).operation, Operation::Sync);
+        assert_eq!(flight.call(shared).operation, FileOperation::Sync);
         assert_eq!(flight.advance(0, shared), Some(Status::Ok));
     }
 }
@@ -92,19 +92,19 @@ fn zeroing_falls_back_to_writing_zeroes_and_remembers() {
     let mut flight = flight(&volume, command);
     for mode in [FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE] {
         let mode = mode | FallocateFlags::KEEP_SIZE;
-        let expected = Operation::Allocate { mode, offset: 0, bytes: 131_072 };
+        let expected = FileOperation::Allocate { mode, offset: 0, bytes: 131_072 };
         assert_eq!(flight.call(shared).operation, expected);
         assert_eq!(flight.advance(-libc::EOPNOTSUPP, shared), None);
     }
     for offset in [0, 65_536] {
-        let expected = Operation::WriteZeroes { offset, bytes: 65_536 };
+        let expected = FileOperation::WriteZeroes { offset, bytes: 65_536 };
         assert_eq!(flight.call(shared).operation, expected);
         assert_eq!(flight.advance(65_536, shared), None);
     }
-    assert_eq!(flight.call(shared).operation, Operation::Sync);
+    assert_eq!(flight.call(shared).operation, FileOperation::Sync);
     assert_eq!(flight.advance(0, shared), Some(Status::Ok));
     let discard = self::flight(&volume, Command::Discard(Range::new(8, 8)));
-    let expected = Operation::WriteZeroes { offset: 4096, bytes: 4096 };
+    let expected = FileOperation::WriteZeroes { offset: 4096, bytes: 4096 };
     assert_eq!(discard.call(shared).operation, expected);
 }
 

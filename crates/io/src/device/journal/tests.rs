@@ -5,10 +5,10 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use contract::{Command, SlotTable, Status, Submission};
-use flash::Chance;
+use flash::Rng;
 
 use super::*;
-use crate::device::flight::{Call, Flight, Operation, Target};
+use crate::device::flight::{FileCall, FileOperation, FileRequest, TargetFile};
 use crate::device::{FileOptions, FileVolume};
 
 const BLOCKS: u64 = 64;
@@ -16,15 +16,15 @@ const FIRST: Range = Range::new(8, 17);
 const SECOND: Range = Range::new(32, 24);
 
 /// A file behind a volatile cache. A crash loses any sectors that were not synced.
-struct Disk {
+struct CrashableDisk {
     file: File,
     pending: Vec<(u64, Vec<u8>)>,
 }
 
-impl Disk {
-    fn open(path: &Path) -> Disk {
+impl CrashableDisk {
+    fn open(path: &Path) -> CrashableDisk {
         let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-        Disk { file, pending: Vec::new() }
+        CrashableDisk { file, pending: Vec::new() }
     }
 
     fn sync(&mut self) {
@@ -33,7 +33,7 @@ impl Disk {
         }
     }
 
-    fn crash(&mut self, chance: &mut Chance) {
+    fn crash(&mut self, chance: &mut Rng) {
         let share = [0.0, 0.1, 0.5, 0.9, 1.0][chance.within(0..=4) as usize];
         for (offset, data) in self.pending.drain(..) {
             for (place, sector) in data.chunks(512).enumerate() {
@@ -46,21 +46,21 @@ impl Disk {
 }
 
 /// A volume whose system calls go to disks that can crash.
-struct Machine {
+struct CrashableVolume {
     directory: PathBuf,
     volume: FileVolume,
-    data: Disk,
-    journal: Disk,
+    data: CrashableDisk,
+    journal: CrashableDisk,
 }
 
-impl Machine {
-    fn new(name: &str) -> Machine {
+impl CrashableVolume {
+    fn new(name: &str) -> CrashableVolume {
         let directory = std::env::temp_dir();
         let directory = directory.join(format!("nearflash-journal-{name}-{}", std::process::id()));
         let volume = Self::open(&directory, Some(BLOCKS * 512));
-        let data = Disk::open(&directory.join("volume"));
-        let journal = Disk::open(&directory.join("volume.journal"));
-        Machine { directory, volume, data, journal }
+        let data = CrashableDisk::open(&directory.join("volume"));
+        let journal = CrashableDisk::open(&directory.join("volume.journal"));
+        CrashableVolume { directory, volume, data, journal }
     }
 
     fn open(directory: &Path, size: Option<u64>) -> FileVolume {
@@ -69,20 +69,20 @@ impl Machine {
 
     /// Carries out one system call on the simulated disks; returns the result that the kernel would
     /// give.
-    fn make(&mut self, call: Call, flight: &Flight) -> i32 {
+    fn make(&mut self, call: FileCall, flight: &FileRequest) -> i32 {
         let disk = match call.target {
-            Target::Data => &mut self.data,
-            Target::Journal => &mut self.journal,
+            TargetFile::Data => &mut self.data,
+            TargetFile::Journal => &mut self.journal,
         };
         let (offset, bytes, dsync) = match call.operation {
-            Operation::Write { offset, at, bytes, dsync } => {
+            FileOperation::Write { offset, at, bytes, dsync } => {
                 let buf = flight.buf.as_ref().unwrap();
                 (offset, buf.bytes()[at..at + bytes].to_vec(), dsync)
             }
-            Operation::WriteHeader { offset, dsync } => {
+            FileOperation::WriteHeader { offset, dsync } => {
                 (offset, flight.journal_header()[..HEADER_BYTES].to_vec(), dsync)
             }
-            Operation::Sync => {
+            FileOperation::Sync => {
                 disk.sync();
                 return 0;
             }
@@ -118,24 +118,25 @@ impl Machine {
         self.data.file.write_all_at(&vec![mark; range.bytes()], range.lba * 512).unwrap();
     }
 
-    fn flight(&self, range: Range, mark: u8) -> Flight {
+    fn flight(&self, range: Range, mark: u8) -> FileRequest {
         let command = Command::WriteAtomic(range);
         let class = SizeClass { bytes: 16384, count: 1 };
         let mut buf = carve(&[class]).unwrap().bufs.pop().unwrap();
         buf.bytes_mut().fill(mark);
         let slot = SlotTable::new(1).insert(()).unwrap();
-        Flight::start(Submission { slot, command, buf: Some(buf) }, &self.volume.shared).unwrap()
+        FileRequest::start(Submission { slot, command, buf: Some(buf) }, &self.volume.shared)
+            .unwrap()
     }
 }
 
-impl Drop for Machine {
+impl Drop for CrashableVolume {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
 /// Carries out the request's next system call, if it is ready. Returns `true` if it was the last.
-fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
+fn step(machine: &mut CrashableVolume, flight: &mut FileRequest) -> bool {
     let volume = machine.volume.clone();
     if !flight.is_ready(&volume.shared) {
         return false;
@@ -152,10 +153,10 @@ fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
 
 #[test]
 fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
-    let mut machine = Machine::new("crash");
+    let mut machine = CrashableVolume::new("crash");
     let (mut old, mut new, mut finished, mut recovered) = (0, 0, 0, 0);
     for seed in 0..200 {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         for range in [FIRST, SECOND] {
             machine.fill(range, 1);
         }
@@ -201,9 +202,9 @@ fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
 
 #[test]
 fn a_request_waits_for_a_slot_and_gets_it_when_one_is_free() {
-    let machine = Machine::new("slots");
+    let machine = CrashableVolume::new("slots");
     let shared = machine.volume.shared.clone();
-    let mut flights: Vec<Flight> = (0..SLOTS).map(|_| machine.flight(FIRST, 2)).collect();
+    let mut flights: Vec<FileRequest> = (0..SLOTS).map(|_| machine.flight(FIRST, 2)).collect();
     assert!(flights.iter_mut().all(|flight| flight.is_ready(&shared)));
     let mut late = machine.flight(SECOND, 3);
     assert!(!late.is_ready(&shared));
@@ -213,11 +214,11 @@ fn a_request_waits_for_a_slot_and_gets_it_when_one_is_free() {
 
 #[test]
 fn an_error_clears_the_record_and_one_in_clearing_ends_all_writes() {
-    let mut machine = Machine::new("errors");
+    let mut machine = CrashableVolume::new("errors");
     let shared = machine.volume.shared.clone();
-    let to_transfer = |machine: &mut Machine| {
+    let to_transfer = |machine: &mut CrashableVolume| {
         let mut flight = machine.flight(FIRST, 2);
-        while !matches!(flight_target(&mut flight, &shared), Target::Data) {
+        while !matches!(flight_target(&mut flight, &shared), TargetFile::Data) {
             assert!(!step(machine, &mut flight));
         }
         flight
@@ -225,7 +226,7 @@ fn an_error_clears_the_record_and_one_in_clearing_ends_all_writes() {
     let mut flight = to_transfer(&mut machine);
     assert_eq!(flight.advance(-libc::EIO, &shared), None, "the record is cleared first");
     let call = flight.call(&shared);
-    assert!(matches!(call.operation, Operation::WriteHeader { dsync: true, .. }), "{call:?}");
+    assert!(matches!(call.operation, FileOperation::WriteHeader { dsync: true, .. }), "{call:?}");
     assert_eq!(flight.advance(HEADER_BYTES as i32, &shared), Some(Status::MediaError));
     flight.complete(Status::MediaError, &shared);
 
@@ -235,18 +236,18 @@ fn an_error_clears_the_record_and_one_in_clearing_ends_all_writes() {
     flight.complete(Status::MediaError, &shared);
     let slot = SlotTable::new(1).insert(()).unwrap();
     let command = Command::Discard(FIRST);
-    let refused = Flight::start(Submission { slot, command, buf: None }, &shared).unwrap_err();
+    let refused = FileRequest::start(Submission { slot, command, buf: None }, &shared).unwrap_err();
     assert_eq!(refused.status, Status::MediaError);
 }
 
-fn flight_target(flight: &mut Flight, shared: &super::super::file::Shared) -> Target {
+fn flight_target(flight: &mut FileRequest, shared: &super::super::file::Shared) -> TargetFile {
     assert!(flight.is_ready(shared));
     flight.call(shared).target
 }
 
 #[test]
 fn a_pending_record_keeps_strangers_away() {
-    let mut machine = Machine::new("strangers");
+    let mut machine = CrashableVolume::new("strangers");
     let mut flight = machine.flight(FIRST, 2);
     for _ in 0..3 {
         step(&mut machine, &mut flight);
@@ -285,24 +286,24 @@ fn sealed(range: Range, mark: u8) -> Vec<u8> {
 
 #[test]
 fn data_with_checksums_of_its_own_does_not_pass_for_other_such_data() {
-    let record = Record { sequence: 7, range: FIRST, inode: 3 };
+    let record = JournalRecord { sequence: 7, range: FIRST, inode: 3 };
     let [new, old] = [1, 2].map(|mark| sealed(FIRST, mark));
     let mut header = vec![0; RECORD_BYTES];
     record.seal(&mut header, &new);
     let crc = |data: &[u8]| Crc32c::of_parts([&header[..40], data]);
     assert_eq!(crc(&new), crc(&old), "a CRC does not tell them apart");
-    assert!(Record::is_whole(&header, &new) && !Record::is_whole(&header, &old));
+    assert!(JournalRecord::is_whole(&header, &new) && !JournalRecord::is_whole(&header, &old));
 }
 
 #[test]
 fn a_record_of_the_first_layout_is_whole_by_its_crc() {
     let data = vec![9; FIRST.bytes()];
     let mut header = vec![0; RECORD_BYTES];
-    Record { sequence: 7, range: FIRST, inode: 3 }.seal(&mut header, &data);
+    JournalRecord { sequence: 7, range: FIRST, inode: 3 }.seal(&mut header, &data);
     header[..8].copy_from_slice(&MAGIC_CRC);
     let crc = Crc32c::of_parts([&header[..40], &data]);
     header[40..].copy_from_slice(&u64::from(crc).to_le_bytes());
-    assert!(Record::parse(&header).is_some() && Record::is_whole(&header, &data));
+    assert!(JournalRecord::parse(&header).is_some() && JournalRecord::is_whole(&header, &data));
     header[44] = 1;
-    assert!(!Record::is_whole(&header, &data));
+    assert!(!JournalRecord::is_whole(&header, &data));
 }

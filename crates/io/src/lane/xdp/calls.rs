@@ -5,7 +5,7 @@ use io_uring::types::Timespec;
 /// An operation of a lane, whose completion has its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Call {
+pub(super) enum XdpCall {
     /// A send: the kernel looks at the frames to send.
     Send,
     /// A wake: a driver looks at the chunks to receive into.
@@ -18,29 +18,30 @@ pub(super) enum Call {
     Look,
 }
 
-impl Call {
-    const ALL: [Call; 5] = [Call::Send, Call::Wake, Call::Retry, Call::Rest, Call::Look];
+impl XdpCall {
+    const ALL: [XdpCall; 5] =
+        [XdpCall::Send, XdpCall::Wake, XdpCall::Retry, XdpCall::Rest, XdpCall::Look];
 
     /// Returns the call with a completion's number.
-    pub(super) fn of(number: u64) -> Option<Call> {
-        Call::ALL.into_iter().find(|call| *call as u64 == number)
+    pub(super) fn of(number: u64) -> Option<XdpCall> {
+        XdpCall::ALL.into_iter().find(|call| *call as u64 == number)
     }
 }
 
 /// The calls that are under way, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attempt(u8);
+pub(super) struct PendingCalls(u8);
 
-impl Attempt {
-    pub(super) fn has(self, call: Call) -> bool {
+impl PendingCalls {
+    pub(super) fn has(self, call: XdpCall) -> bool {
         self.0 & 1 << call as u64 != 0
     }
 
-    pub(super) fn begin(&mut self, call: Call) {
+    pub(super) fn begin(&mut self, call: XdpCall) {
         self.0 |= 1 << call as u64;
     }
 
-    pub(super) fn end(&mut self, call: Call) {
+    pub(super) fn end(&mut self, call: XdpCall) {
         self.0 &= !(1 << call as u64);
     }
 }
@@ -63,11 +64,11 @@ static REST: Timespec = milliseconds(10);
 static LOOK: Timespec = milliseconds(1);
 
 /// Returns the length of a pause: of the `n`-th one, if it is for a card that is down.
-pub(super) fn pause(call: Call, n: usize) -> &'static Timespec {
+pub(super) fn pause(call: XdpCall, n: usize) -> &'static Timespec {
     match call {
-        Call::Look => &LOOK,
-        Call::Rest => &REST,
-        Call::Send | Call::Wake | Call::Retry => &RETRIES[n.min(RETRIES.len() - 1)],
+        XdpCall::Look => &LOOK,
+        XdpCall::Rest => &REST,
+        XdpCall::Send | XdpCall::Wake | XdpCall::Retry => &RETRIES[n.min(RETRIES.len() - 1)],
     }
 }
 
@@ -77,14 +78,17 @@ mod tests {
 
     #[test]
     fn a_call_is_known_by_its_number_and_is_under_way_alone() {
-        let mut under_way = Attempt::default();
-        for call in Call::ALL {
-            assert_eq!(Call::of(call as u64), Some(call));
+        let mut under_way = PendingCalls::default();
+        for call in XdpCall::ALL {
+            assert_eq!(XdpCall::of(call as u64), Some(call));
             assert!(!under_way.has(call));
             under_way.begin(call);
-            assert_eq!(Call::ALL.map(|one| under_way.has(one)), Call::ALL.map(|one| one == call));
+            assert_eq!(
+                XdpCall::ALL.map(|one| under_way.has(one)),
+                XdpCall::ALL.map(|one| one == call)
+            );
             under_way.end(call);
         }
-        assert_eq!(Call::of(Call::ALL.len() as u64), None);
+        assert_eq!(XdpCall::of(XdpCall::ALL.len() as u64), None);
     }
 }

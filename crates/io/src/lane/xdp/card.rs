@@ -13,10 +13,10 @@ use contract::{Buf, SizeClass};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
 
-use super::mode::Mode;
+use super::mode::XdpMode;
 use super::program::Program;
-use super::rings::{Incoming, Outgoing};
-use crate::ether::{EtherPort, Patience};
+use super::rings::{ConsumerRing, ProducerRing};
+use crate::ether::{BusyPolicy, EtherPort};
 use crate::{Error, carve};
 
 /// Bytes of a chunk: the most that the kernel takes.
@@ -43,10 +43,10 @@ const FRAMES_OF_A_CALL: u32 = SENT_MAX as u32;
 pub(crate) struct CardSocket {
     pub(super) socket: OwnedFd,
     pub(super) program: Program,
-    pub(super) fill: Outgoing<u64>,
-    pub(super) completions: Incoming<u64>,
-    pub(super) received: Incoming<libc::xdp_desc>,
-    pub(super) sent: Outgoing<libc::xdp_desc>,
+    pub(super) fill: ProducerRing<u64>,
+    pub(super) completions: ConsumerRing<u64>,
+    pub(super) received: ConsumerRing<libc::xdp_desc>,
+    pub(super) sent: ProducerRing<libc::xdp_desc>,
     /// The chunks, by their numbers: first those for received frames.
     pub(super) chunks: Vec<Buf>,
     /// The card reads and writes the chunks itself.
@@ -60,7 +60,7 @@ impl CardSocket {
     ///
     /// # Errors
     /// Says which right, queue or feature of the kernel is missing, or who has the card.
-    pub(crate) fn open(ether_port: &EtherPort, mode: Mode) -> Result<CardSocket, Error> {
+    pub(crate) fn open(ether_port: &EtherPort, mode: XdpMode) -> Result<CardSocket, Error> {
         let queues = ether_port.card.queues;
         if queues > 1 {
             return Err(Error::new(format!(
@@ -100,16 +100,16 @@ impl CardSocket {
         })
     }
 
-    fn attempt(ether_port: &EtherPort, mode: Mode, has_pieces: bool) -> io::Result<CardSocket> {
+    fn attempt(ether_port: &EtherPort, mode: XdpMode, has_pieces: bool) -> io::Result<CardSocket> {
         // A kernel without AF_XDP says so here.
         drop(unbound()?);
         // Before there is memory: here most attempts fail that do.
         let attach = || Program::attach(ether_port, mode, has_pieces);
         let program = ether_port.patience.attempt_for_memory(attach)?;
         let has_a_chance = !is_forbidden((RECEIVED_MAX + SENT_MAX) * CHUNK_BYTES);
-        let patience = if has_a_chance { ether_port.patience } else { Patience::Fails };
+        let patience = if has_a_chance { ether_port.patience } else { BusyPolicy::Fails };
         let opened = patience
-            .attempt_for_memory(|| Opened::attempt(ether_port, mode, has_pieces, &program))?;
+            .attempt_for_memory(|| OpenedSocket::attempt(ether_port, mode, has_pieces, &program))?;
         let is_zero_copy = opened.options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         let Rings { fill, completions, received, sent } = opened.rings;
         Ok(CardSocket {
@@ -147,8 +147,8 @@ fn unbound() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns `true` if the limit of locked memory alone forbids a socket of `bytes` of memory, so that
-/// to wait helps nothing.
+/// Returns `true` if the limit of locked memory alone forbids a socket of `bytes` of memory, so
+/// that to wait helps nothing.
 fn is_forbidden(bytes: usize) -> bool {
     let limit = rustix::process::getrlimit(Resource::Memlock).current;
     let is_exempt = rustix::thread::capabilities(None)
@@ -157,22 +157,22 @@ fn is_forbidden(bytes: usize) -> bool {
 }
 
 /// The parts of a socket that are opened anew in each attempt.
-struct Opened {
+struct OpenedSocket {
     socket: OwnedFd,
     rings: Rings,
     options: libc::xdp_options,
     chunks: Vec<Buf>,
 }
 
-impl Opened {
+impl OpenedSocket {
     /// Opens a socket with its memory and binds it to the card of `ether_port`; `program` redirects
     /// frames to the socket.
     fn attempt(
         ether_port: &EtherPort,
-        mode: Mode,
+        mode: XdpMode,
         has_pieces: bool,
         program: &Program,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenedSocket> {
         let (socket, count) = (unbound()?, RECEIVED_MAX + SENT_MAX);
         let arena = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
         let arena =
@@ -192,16 +192,16 @@ impl Opened {
         };
         // Older kernels send 32 frames a call, and are called again.
         let _ = set(&socket, XDP_MAX_TX_SKB_BUDGET, &FRAMES_OF_A_CALL);
-        Ok(Opened { socket, rings, options, chunks: arena.bufs })
+        Ok(OpenedSocket { socket, rings, options, chunks: arena.bufs })
     }
 }
 
 /// The four rings of a socket.
 struct Rings {
-    fill: Outgoing<u64>,
-    completions: Incoming<u64>,
-    received: Incoming<libc::xdp_desc>,
-    sent: Outgoing<libc::xdp_desc>,
+    fill: ProducerRing<u64>,
+    completions: ConsumerRing<u64>,
+    received: ConsumerRing<libc::xdp_desc>,
+    sent: ProducerRing<libc::xdp_desc>,
 }
 
 impl Rings {
@@ -222,23 +222,28 @@ impl Rings {
         set(socket, libc::XDP_TX_RING, &(SENT_MAX as u32))?;
         let at: libc::xdp_mmap_offsets = get(socket, libc::XDP_MMAP_OFFSETS)?;
         let by = socket.as_fd();
-        let fill = Outgoing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, FILL_MAX as u32)?;
+        let fill = ProducerRing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, FILL_MAX as u32)?;
         let completed = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
-        let completions = Incoming::map(by, completed, &at.cr, SENT_MAX as u32)?;
+        let completions = ConsumerRing::map(by, completed, &at.cr, SENT_MAX as u32)?;
         let received =
-            Incoming::map(by, libc::XDP_PGOFF_RX_RING as u64, &at.rx, RECEIVED_MAX as u32)?;
-        let sent = Outgoing::map(by, libc::XDP_PGOFF_TX_RING as u64, &at.tx, SENT_MAX as u32)?;
+            ConsumerRing::map(by, libc::XDP_PGOFF_RX_RING as u64, &at.rx, RECEIVED_MAX as u32)?;
+        let sent = ProducerRing::map(by, libc::XDP_PGOFF_TX_RING as u64, &at.tx, SENT_MAX as u32)?;
         Ok(Rings { fill, completions, received, sent })
     }
 }
 
-/// Binds the socket to the only queue of the card of `ether_port`, zero-copy where the driver supports
-/// it.
-fn bind(socket: &OwnedFd, ether_port: &EtherPort, mode: Mode, has_pieces: bool) -> io::Result<()> {
+/// Binds the socket to the only queue of the card of `ether_port`, zero-copy where the driver
+/// supports it.
+fn bind(
+    socket: &OwnedFd,
+    ether_port: &EtherPort,
+    mode: XdpMode,
+    has_pieces: bool,
+) -> io::Result<()> {
     let pieces = if has_pieces { libc::XDP_USE_SG } else { 0 };
     let copies = match mode {
-        Mode::Generic => libc::XDP_COPY,
-        Mode::Native => 0,
+        XdpMode::Generic => libc::XDP_COPY,
+        XdpMode::Native => 0,
     };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -268,12 +273,12 @@ fn set<T: Copy>(socket: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
 }
 
 /// A structure of the kernel for which every pattern of bits is a value.
-trait Plain: Copy {}
-impl Plain for libc::xdp_mmap_offsets {}
-impl Plain for libc::xdp_options {}
+trait PlainOldData: Copy {}
+impl PlainOldData for libc::xdp_mmap_offsets {}
+impl PlainOldData for libc::xdp_options {}
 
 /// Reads an option of the socket.
-fn get<T: Plain>(socket: &OwnedFd, name: i32) -> io::Result<T> {
+fn get<T: PlainOldData>(socket: &OwnedFd, name: i32) -> io::Result<T> {
     // SAFETY: every pattern of bits is a value.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut bytes = size_of::<T>() as libc::socklen_t;

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::{opcode, squeue, types};
-use packets::{Arrived, Lane, PeerAddress};
+use packets::{Lane, PeerAddress, ReceivedPacket};
 
-use self::calls::{Attempt, Call, pause};
+use self::calls::{PendingCalls, XdpCall, pause};
 pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
 use crate::ether::{ETHERTYPE, EtherPort, PORTS_BYTES, ports, sender};
 use crate::{Error, Owner, Ring, RingEvent, carve};
@@ -35,7 +35,7 @@ const PIECES_A_TURN: usize = 256;
 const DOWN: [i32; 3] = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
 
 /// A frame of several chunks of which not all have come.
-enum Begun {
+enum PartialFrame {
     /// A frame that is put together in this buffer, and its bytes so far.
     Kept(Buf, usize),
     /// A frame that is dropped: it is too large, or there is no buffer.
@@ -56,8 +56,8 @@ pub(crate) struct XdpLane {
     pieces_max: usize,
     /// Buffers for frames of several chunks, and for frames that would leave the kernel too few.
     spares: Vec<Buf>,
-    begun: Option<Begun>,
-    under_way: Attempt,
+    begun: Option<PartialFrame>,
+    under_way: PendingCalls,
     /// Tries, one after the other, that found the interface down.
     downs: usize,
     /// The position of the chunks to receive into when the card was woken last.
@@ -94,7 +94,7 @@ impl XdpLane {
             free,
             spares,
             begun: None,
-            under_way: Attempt::default(),
+            under_way: PendingCalls::default(),
             downs: 0,
             woken_at: 0,
             completions: Vec::with_capacity(8),
@@ -127,7 +127,7 @@ impl XdpLane {
     }
 
     /// Takes a descriptor of a received frame, or of a piece of one.
-    fn received(&mut self, piece: libc::xdp_desc, arrived: &mut Vec<Arrived>) {
+    fn received(&mut self, piece: libc::xdp_desc, arrived: &mut Vec<ReceivedPacket>) {
         let (chunk, at) = self.reclaim(piece.addr);
         let (bytes, goes_on) = (piece.len as usize, piece.options & libc::XDP_PKT_CONTD != 0);
         // What is kept may be held for long, and the kernel needs chunks.
@@ -137,35 +137,45 @@ impl XdpLane {
         }
         let begun = match self.begun.take() {
             Some(begun) => begun,
-            None => self.spares.pop().map_or(Begun::Dropped, |buf| Begun::Kept(buf, 0)),
+            None => {
+                self.spares.pop().map_or(PartialFrame::Dropped, |buf| PartialFrame::Kept(buf, 0))
+            }
         };
         let begun = match begun {
-            Begun::Kept(mut buf, before) if before + bytes <= buf.capacity() => {
+            PartialFrame::Kept(mut buf, before) if before + bytes <= buf.capacity() => {
                 let to = &mut buf.prefix_mut(before + bytes)[before..];
                 to.copy_from_slice(&chunk.bytes()[at..at + bytes]);
-                Begun::Kept(buf, before + bytes)
+                PartialFrame::Kept(buf, before + bytes)
             }
-            Begun::Kept(buf, _) => {
+            PartialFrame::Kept(buf, _) => {
                 self.spares.push(buf);
-                Begun::Dropped
+                PartialFrame::Dropped
             }
-            Begun::Dropped => Begun::Dropped,
+            PartialFrame::Dropped => PartialFrame::Dropped,
         };
         self.offer(chunk);
         match begun {
             begun if goes_on => self.begun = Some(begun),
-            Begun::Kept(buf, bytes) => self.land(buf, 0, bytes, arrived),
-            Begun::Dropped => {}
+            PartialFrame::Kept(buf, bytes) => self.land(buf, 0, bytes, arrived),
+            PartialFrame::Dropped => {}
         }
     }
 
     /// Hands a frame up, if it is for us.
-    fn land(&mut self, buf: Buf, at: usize, bytes: usize, arrived: &mut Vec<Arrived>) {
+    fn land(&mut self, buf: Buf, at: usize, bytes: usize, arrived: &mut Vec<ReceivedPacket>) {
         let Some(from) = peer_address(&buf.bytes()[at..at + bytes], &self.ether_port) else {
             return self.give(buf);
         };
         let (lane, at, bytes, is_marked) = (0, at + HEAD_BYTES, bytes - HEAD_BYTES, false);
-        arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited: Duration::ZERO });
+        arrived.push(ReceivedPacket {
+            lane,
+            from,
+            buf,
+            at,
+            bytes,
+            is_marked,
+            waited: Duration::ZERO,
+        });
     }
 
     /// Adds a filled chunk to the frames to send.
@@ -184,53 +194,53 @@ impl XdpLane {
 
     /// Has the kernel look at the ring of frames to send.
     fn send(&mut self) {
-        if self.is_busy_with(Call::Send) || !self.waits() {
+        if self.is_busy_with(XdpCall::Send) || !self.waits() {
             return;
         }
         let fd = types::Fd(self.card.socket.as_raw_fd());
         let entry = opcode::Send::new(fd, std::ptr::null(), 0).flags(libc::MSG_DONTWAIT).build();
-        self.begin(Call::Send, entry);
+        self.begin(XdpCall::Send, entry);
     }
 
     /// Has a driver look at the chunks to receive into, if it asks for that.
     fn wake(&mut self) {
-        if self.is_busy_with(Call::Wake) || !self.card.fill.needs_wake() {
+        if self.is_busy_with(XdpCall::Wake) || !self.card.fill.needs_wake() {
             return;
         }
         let position = self.card.fill.position();
-        if self.under_way.has(Call::Rest) && self.woken_at == position {
+        if self.under_way.has(XdpCall::Rest) && self.woken_at == position {
             return;
         }
         self.woken_at = position;
         let fd = types::Fd(self.card.socket.as_raw_fd());
         let entry =
             opcode::Recv::new(fd, std::ptr::null_mut(), 0).flags(libc::MSG_DONTWAIT).build();
-        self.begin(Call::Wake, entry);
+        self.begin(XdpCall::Wake, entry);
     }
 
     /// Returns `true` if a call is under way, or nothing is tried because the interface is down.
-    fn is_busy_with(&self, call: Call) -> bool {
-        self.under_way.has(call) || self.under_way.has(Call::Retry)
+    fn is_busy_with(&self, call: XdpCall) -> bool {
+        self.under_way.has(call) || self.under_way.has(XdpCall::Retry)
     }
 
     /// Queues an operation that points to no memory of the lane.
-    fn begin(&mut self, call: Call, entry: squeue::Entry) {
+    fn begin(&mut self, call: XdpCall, entry: squeue::Entry) {
         self.under_way.begin(call);
         // SAFETY: the entry points to nothing, or to a constant.
         unsafe { self.ring.push(Owner::lane(self.number), call as u64, entry) };
     }
 
     /// Begins a pause, whose end ends a park. Without it the thread would look again and again.
-    fn rest(&mut self, call: Call) {
+    fn rest(&mut self, call: XdpCall) {
         if !self.under_way.has(call) {
             self.begin(call, opcode::Timeout::new(pause(call, self.downs)).build());
         }
     }
 
     /// Notes that a call is over.
-    fn end(&mut self, call: Call, result: i32) {
+    fn end(&mut self, call: XdpCall, result: i32) {
         self.under_way.end(call);
-        let is_try = matches!(call, Call::Send | Call::Wake);
+        let is_try = matches!(call, XdpCall::Send | XdpCall::Wake);
         let (is_down, card) = (DOWN.contains(&-result), self.ether_port.card.mac);
         match (is_try, is_down) {
             (false, _) => {}
@@ -238,7 +248,7 @@ impl XdpLane {
                 if self.downs == 0 {
                     tracing::warn!(%card, "the interface is down: frames wait until it is up");
                 }
-                self.rest(Call::Retry);
+                self.rest(XdpCall::Retry);
                 self.downs += 1;
             }
             (true, false) if std::mem::take(&mut self.downs) > 0 => {
@@ -246,8 +256,8 @@ impl XdpLane {
             }
             (true, false) => {}
         }
-        if call == Call::Wake && !is_down && self.card.fill.needs_wake() {
-            self.rest(Call::Rest);
+        if call == XdpCall::Wake && !is_down && self.card.fill.needs_wake() {
+            self.rest(XdpCall::Rest);
         }
     }
 }
@@ -265,12 +275,12 @@ fn peer_address(frame: &[u8], ether_port: &EtherPort) -> Option<PeerAddress> {
 }
 
 impl Lane for XdpLane {
-    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         if self.ring.has_events(Owner::lane(self.number)) {
             let mut completions = std::mem::take(&mut self.completions);
             self.ring.drain(Owner::lane(self.number), &mut completions);
             for event in completions.drain(..) {
-                if let Some(call) = Call::of(event.data) {
+                if let Some(call) = XdpCall::of(event.data) {
                     self.end(call, event.result);
                 }
             }
@@ -349,16 +359,16 @@ impl Lane for XdpLane {
         self.card.fill.publish();
         self.send();
         self.wake();
-        if !self.has_room() && !self.under_way.has(Call::Retry) {
+        if !self.has_room() && !self.under_way.has(XdpCall::Retry) {
             // The kernel tells nobody when it has sent a chunk.
-            self.rest(Call::Look);
+            self.rest(XdpCall::Look);
         }
     }
 
     fn renew(&mut self, _to: PeerAddress) {}
 
     fn has_work(&self) -> bool {
-        let sends = !self.is_busy_with(Call::Send) && self.waits();
+        let sends = !self.is_busy_with(XdpCall::Send) && self.waits();
         let gets_room = !self.has_room() && self.card.completions.len() > 0;
         let has_events = self.ring.has_events(Owner::lane(self.number));
         sends || gets_room || self.card.received.len() > 0 || has_events

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use contract::Mac;
 
-use super::mode::Mode;
+use super::mode::XdpMode;
 use crate::ether::{ETHERTYPE, EtherPort};
 
 /// Commands, types and flags of bpf(2) (`linux/bpf.h`).
@@ -45,7 +45,7 @@ const HEAD_BYTES: i32 = 18;
 /// An instruction: operation, registers, offset and operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-struct Step {
+struct Instruction {
     code: u8,
     registers: u8,
     offset: i16,
@@ -53,45 +53,45 @@ struct Step {
 }
 
 /// Copies a register.
-const fn copy(to: u8, from: u8) -> Step {
-    Step { code: 0xbf, registers: from << 4 | to, offset: 0, operand: 0 }
+const fn copy(to: u8, from: u8) -> Instruction {
+    Instruction { code: 0xbf, registers: from << 4 | to, offset: 0, operand: 0 }
 }
 
 /// Sets a register to a number.
-const fn set(to: u8, operand: i32) -> Step {
-    Step { code: 0xb7, registers: to, offset: 0, operand }
+const fn set(to: u8, operand: i32) -> Instruction {
+    Instruction { code: 0xb7, registers: to, offset: 0, operand }
 }
 
 /// Adds a number to a register.
-const fn add(to: u8, operand: i32) -> Step {
-    Step { code: 0x07, registers: to, offset: 0, operand }
+const fn add(to: u8, operand: i32) -> Instruction {
+    Instruction { code: 0x07, registers: to, offset: 0, operand }
 }
 
 /// Loads a word of four bytes.
-const fn word(to: u8, from: u8, offset: i16) -> Step {
-    Step { code: 0x61, registers: from << 4 | to, offset, operand: 0 }
+const fn word(to: u8, from: u8, offset: i16) -> Instruction {
+    Instruction { code: 0x61, registers: from << 4 | to, offset, operand: 0 }
 }
 
 /// Loads two bytes.
-const fn half(to: u8, from: u8, offset: i16) -> Step {
-    Step { code: 0x69, registers: from << 4 | to, offset, operand: 0 }
+const fn half(to: u8, from: u8, offset: i16) -> Instruction {
+    Instruction { code: 0x69, registers: from << 4 | to, offset, operand: 0 }
 }
 
 /// Jumps over so many instructions if the lower half of a register is another number.
-const fn unless(of: u8, operand: i32, offset: i16) -> Step {
-    Step { code: 0x56, registers: of, offset, operand }
+const fn unless(of: u8, operand: i32, offset: i16) -> Instruction {
+    Instruction { code: 0x56, registers: of, offset, operand }
 }
 
 /// Jumps over so many instructions if one register is greater than the other.
-const fn if_greater(of: u8, than: u8, offset: i16) -> Step {
-    Step { code: 0x2d, registers: than << 4 | of, offset, operand: 0 }
+const fn if_greater(of: u8, than: u8, offset: i16) -> Instruction {
+    Instruction { code: 0x2d, registers: than << 4 | of, offset, operand: 0 }
 }
 
-const EXIT: Step = Step { code: 0x95, registers: 0, offset: 0, operand: 0 };
+const EXIT: Instruction = Instruction { code: 0x95, registers: 0, offset: 0, operand: 0 };
 
 /// Returns the instructions for a map of sockets: frames of our type to a card's port go to the
 /// socket of the queue that they arrived at.
-fn instructions(map: i32, mac: Mac, port: u16) -> [Step; 21] {
+fn instructions(map: i32, mac: Mac, port: u16) -> [Instruction; 21] {
     let [a, b, c, d, e, f] = mac.0;
     // As a load from memory sees them.
     let (low, high) = (i32::from_ne_bytes([a, b, c, d]), u16::from_ne_bytes([e, f]));
@@ -112,11 +112,11 @@ fn instructions(map: i32, mac: Mac, port: u16) -> [Step; 21] {
         unless(5, i32::from(port), 6),
         word(2, 1, RX_QUEUE_INDEX),
         // An address of a map takes two instructions, and the kernel puts it in.
-        Step { code: 0x18, registers: 1 << 4 | 1, offset: 0, operand: map },
-        Step { code: 0, registers: 0, offset: 0, operand: 0 },
+        Instruction { code: 0x18, registers: 1 << 4 | 1, offset: 0, operand: map },
+        Instruction { code: 0, registers: 0, offset: 0, operand: 0 },
         // The verdict if no socket has the queue.
         set(3, XDP_PASS),
-        Step { code: 0x85, registers: 0, offset: 0, operand: REDIRECT_MAP },
+        Instruction { code: 0x85, registers: 0, offset: 0, operand: REDIRECT_MAP },
         EXIT,
         set(0, XDP_PASS),
         EXIT,
@@ -207,12 +207,16 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Attaches an XDP program to the card of `ether_port`, for frames to its port. With `frags`, the
-    /// program accepts frames in several buffers.
+    /// Attaches an XDP program to the card of `ether_port`, for frames to its port. With `frags`,
+    /// the program accepts frames in several buffers.
     ///
     /// # Errors
     /// Fails without rights, and where another program is attached.
-    pub(super) fn attach(ether_port: &EtherPort, mode: Mode, frags: bool) -> io::Result<Program> {
+    pub(super) fn attach(
+        ether_port: &EtherPort,
+        mode: XdpMode,
+        frags: bool,
+    ) -> io::Result<Program> {
         let sockets = MapCreate {
             map_type: MAP_TYPE_XSKMAP,
             key_size: 4,
@@ -244,8 +248,8 @@ impl Program {
             interface: ether_port.card.index as u32,
             attach_type: ATTACH_TYPE_XDP,
             flags: match mode {
-                Mode::Generic => XDP_FLAGS_SKB_MODE,
-                Mode::Native => XDP_FLAGS_DRV_MODE,
+                XdpMode::Generic => XDP_FLAGS_SKB_MODE,
+                XdpMode::Native => XDP_FLAGS_DRV_MODE,
             },
         };
         let link = ether_port.patience.attempt(|| descriptor(LINK_CREATE, &link))?;
@@ -306,6 +310,6 @@ mod tests {
             }
         }
         assert_eq!(jumps, 5);
-        assert_eq!(size_of::<Step>(), 8);
+        assert_eq!(size_of::<Instruction>(), 8);
     }
 }

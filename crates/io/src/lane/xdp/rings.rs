@@ -18,7 +18,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A ring of entries, of which one side is ours.
 #[derive(Debug)]
-struct Shared<T> {
+struct MappedRing<T> {
     producer: *const AtomicU32,
     consumer: *const AtomicU32,
     flags: *const AtomicU32,
@@ -33,16 +33,16 @@ struct Shared<T> {
 }
 
 // SAFETY: a ring has one owner, which may be moved to another thread, and unmaps its own memory.
-unsafe impl<T: Send> Send for Shared<T> {}
+unsafe impl<T: Send> Send for MappedRing<T> {}
 
-impl<T: Copy> Shared<T> {
+impl<T: Copy> MappedRing<T> {
     /// Maps a ring of `size` entries, a power of two, of which the kernel says where its parts lie.
     fn map(
         socket: BorrowedFd<'_>,
         offset: u64,
         at: &libc::xdp_ring_offset,
         size: u32,
-    ) -> io::Result<Shared<T>> {
+    ) -> io::Result<MappedRing<T>> {
         let bytes = at.desc as usize + size as usize * size_of::<T>();
         let (access, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
@@ -59,7 +59,7 @@ impl<T: Copy> Shared<T> {
         let base = base.cast::<u8>();
         // SAFETY: the kernel has made the mapping large enough for the parts at these offsets.
         unsafe {
-            Ok(Shared {
+            Ok(MappedRing {
                 producer: base.add(at.producer as usize).cast::<AtomicU32>().cast_const(),
                 consumer: base.add(at.consumer as usize).cast::<AtomicU32>().cast_const(),
                 flags: base.add(at.flags as usize).cast::<AtomicU32>().cast_const(),
@@ -89,7 +89,7 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for MappedRing<T> {
     fn drop(&mut self) {
         let (base, bytes) = self.mapping;
         if self.process == std::process::id() {
@@ -101,21 +101,21 @@ impl<T> Drop for Shared<T> {
 
 /// A ring into which we put entries for the kernel.
 #[derive(Debug)]
-pub(super) struct Outgoing<T> {
-    shared: Shared<T>,
+pub(super) struct ProducerRing<T> {
+    shared: MappedRing<T>,
     /// The position of the next entry: ahead of the shared one until it is published.
     next: u32,
 }
 
-impl<T: Copy> Outgoing<T> {
+impl<T: Copy> ProducerRing<T> {
     /// Maps the ring.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         offset: u64,
         at: &libc::xdp_ring_offset,
         size: u32,
-    ) -> io::Result<Outgoing<T>> {
-        Ok(Outgoing { shared: Shared::map(socket, offset, at, size)?, next: 0 })
+    ) -> io::Result<ProducerRing<T>> {
+        Ok(ProducerRing { shared: MappedRing::map(socket, offset, at, size)?, next: 0 })
     }
 
     /// Returns the position of the next entry.
@@ -134,7 +134,7 @@ impl<T: Copy> Outgoing<T> {
         (self.shared.size - self.next.wrapping_sub(consumed)) as usize
     }
 
-    /// Adds an entry, which the kernel sees after [`publish`](Outgoing::publish).
+    /// Adds an entry, which the kernel sees after [`publish`](ProducerRing::publish).
     ///
     /// # Panics
     /// Panics without room.
@@ -165,21 +165,21 @@ impl<T: Copy> Outgoing<T> {
 
 /// A ring from which we take entries of the kernel.
 #[derive(Debug)]
-pub(super) struct Incoming<T> {
-    shared: Shared<T>,
+pub(super) struct ConsumerRing<T> {
+    shared: MappedRing<T>,
     /// The position of the next entry: ahead of the shared one until it is released.
     next: u32,
 }
 
-impl<T: Copy> Incoming<T> {
+impl<T: Copy> ConsumerRing<T> {
     /// Maps the ring.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         offset: u64,
         at: &libc::xdp_ring_offset,
         size: u32,
-    ) -> io::Result<Incoming<T>> {
-        Ok(Incoming { shared: Shared::map(socket, offset, at, size)?, next: 0 })
+    ) -> io::Result<ConsumerRing<T>> {
+        Ok(ConsumerRing { shared: MappedRing::map(socket, offset, at, size)?, next: 0 })
     }
 
     /// Returns the number of entries that the kernel has put in.
@@ -187,11 +187,11 @@ impl<T: Copy> Incoming<T> {
         self.shared.producer().load(Ordering::Acquire).wrapping_sub(self.next) as usize
     }
 
-    /// Takes the next entry. [`len`](Incoming::len) must have returned at least one.
+    /// Takes the next entry. [`len`](ConsumerRing::len) must have returned at least one.
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.len() > 0, "an entry was seen");
-        // SAFETY: the kernel has put the entry in before it moved its position, and does not write to
-        // it before ours has moved.
+        // SAFETY: the kernel has put the entry in before it moved its position, and does not write
+        // to it before ours has moved.
         let entry = unsafe { self.shared.at(self.next).read() };
         self.next = self.next.wrapping_add(1);
         entry

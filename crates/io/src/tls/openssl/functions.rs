@@ -2,7 +2,8 @@
 //! first of such handshakes is prepared, so that a program without them is built and run without
 //! OpenSSL.
 #![allow(unsafe_code)]
-// UNSAFETY: opens a shared library and calls its functions by pointers, as its headers declare them.
+// UNSAFETY: opens a shared library and calls its functions by pointers, as its headers declare
+// them.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_ulong, c_void};
 use std::ptr::null;
@@ -98,7 +99,7 @@ macro_rules! functions {
 
 functions! {
     /// Functions of the settings of handshakes.
-    Contexts {
+    ContextFunctions {
         init = OPENSSL_init_ssl(u64, *const c_void) -> c_int;
         server_method = TLS_server_method() -> *const SslMethod;
         client_method = TLS_client_method() -> *const SslMethod;
@@ -119,7 +120,7 @@ functions! {
 
 functions! {
     /// Functions of one handshake.
-    Talks {
+    HandshakeFunctions {
         new = SSL_new(*mut SslCtx) -> *mut Ssl;
         free = SSL_free(*mut Ssl);
         set_bio = SSL_set_bio(*mut Ssl, *mut Bio, *mut Bio);
@@ -139,7 +140,7 @@ functions! {
 
 functions! {
     /// Functions of pre-shared keys, of queues of bytes and of errors.
-    Parts {
+    SupportFunctions {
         session_new = SSL_SESSION_new() -> *mut SslSession;
         session_free = SSL_SESSION_free(*mut SslSession);
         session_set_key = SSL_SESSION_set1_master_key(*mut SslSession, *const c_uchar, usize) -> c_int;
@@ -157,9 +158,9 @@ functions! {
 
 /// The functions of the OpenSSL library that this program uses, loaded at run time.
 pub(super) struct OpenSsl {
-    pub(super) contexts: Contexts,
-    pub(super) talks: Talks,
-    pub(super) parts: Parts,
+    pub(super) contexts: ContextFunctions,
+    pub(super) talks: HandshakeFunctions,
+    pub(super) parts: SupportFunctions,
 }
 
 impl OpenSsl {
@@ -175,13 +176,17 @@ impl OpenSsl {
 
     fn find() -> Result<OpenSsl, Error> {
         let library = Library::open(LIBRARY)?;
-        let contexts = Contexts::find(&library)?;
+        let contexts = ContextFunctions::find(&library)?;
         // SAFETY: the options are the library's, and it takes no settings then. Without the option
         // its memory would be freed at the end of the process, beside threads that do handshakes.
         if unsafe { (contexts.init)(NO_ATEXIT, null()) } != 1 {
             return Err(Error::new("OpenSSL cannot be initialised".to_owned()));
         }
-        Ok(OpenSsl { contexts, talks: Talks::find(&library)?, parts: Parts::find(&library)? })
+        Ok(OpenSsl {
+            contexts,
+            talks: HandshakeFunctions::find(&library)?,
+            parts: SupportFunctions::find(&library)?,
+        })
     }
 }
 
@@ -198,8 +203,8 @@ impl Library {
         if handle.is_null() { Err(missing(name)) } else { Ok(Library { handle, name }) }
     }
 
-    /// Returns the address of a function in the library, or in one that it needs. The name ends with
-    /// a zero.
+    /// Returns the address of a function in the library, or in one that it needs. The name ends
+    /// with a zero.
     fn find(&self, function: &str) -> Result<*mut c_void, Error> {
         let function = CStr::from_bytes_with_nul(function.as_bytes()).expect("it ends with a zero");
         // SAFETY: the handle is open, and the name is a string of C.

@@ -13,10 +13,10 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_void};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
 
-use contract::{Insecurity, Psk, PskHash};
+use contract::{Psk, PskHash, TlsFailure};
 
 use self::functions::{OpenSsl, Ssl, SslCtx, SslSession};
-use super::offers::{Known, Secrets};
+use super::offers::{KnownKeys, TrafficSecrets};
 use crate::Error;
 
 /// TLS 1.3, as OpenSSL numbers it.
@@ -55,32 +55,32 @@ const DATA: c_int = 0;
 
 /// The OpenSSL settings (`SSL_CTX`) that all handshakes of a listener, or of a client with one key,
 /// share.
-pub(super) struct Context {
+pub(super) struct SslContext {
     lib: &'static OpenSsl,
     ctx: NonNull<SslCtx>,
     is_server: bool,
 }
 
 // SAFETY: OpenSSL counts references to an SSL_CTX by atomics, and it is not changed after `new`.
-unsafe impl Send for Context {}
+unsafe impl Send for SslContext {}
 // SAFETY: as above.
-unsafe impl Sync for Context {}
+unsafe impl Sync for SslContext {}
 
-impl Drop for Context {
+impl Drop for SslContext {
     fn drop(&mut self) {
         // SAFETY: the pointer is of SSL_CTX_new, and freed once.
         unsafe { (self.lib.contexts.free)(self.ctx.as_ptr()) }
     }
 }
 
-impl Context {
+impl SslContext {
     /// Creates settings for TLS 1.3 with pre-shared keys, with ephemeral keys, and without
     /// certificates or tickets. A server takes the ciphers of both hashes; a client offers that of
     /// its key, which `hash` is of.
     ///
     /// # Errors
     /// Fails if OpenSSL is not installed, or refuses the settings.
-    pub(super) fn new(hash: Option<PskHash>) -> Result<Context, Error> {
+    pub(super) fn new(hash: Option<PskHash>) -> Result<SslContext, Error> {
         let (lib, is_server) = (OpenSsl::get()?, hash.is_none());
         let calls = &lib.contexts;
         // SAFETY: without arguments, or with the pointer of the call before.
@@ -93,15 +93,15 @@ impl Context {
         };
         let refused = || Error::new("OpenSSL refuses TLS 1.3 with pre-shared keys".to_owned());
         let ctx = NonNull::new(ctx).ok_or_else(refused)?;
-        let context = Context { lib, ctx, is_server };
+        let context = SslContext { lib, ctx, is_server };
         let suites = match hash {
             None => c"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384",
             Some(hash) => suite(hash),
         };
         let ctx = ctx.as_ptr();
         let version = c_long::from(TLS_1_3);
-        // SAFETY: the context is valid, the suites are a string of C, and the callbacks are functions
-        // of the types that the library's headers give.
+        // SAFETY: the context is valid, the suites are a string of C, and the callbacks are
+        // functions of the types that the library's headers give.
         let done = unsafe {
             (calls.set_options)(ctx, NO_TICKETS);
             (calls.clear_options)(ctx, WITHOUT_EXCHANGE);
@@ -133,36 +133,36 @@ fn suite(hash: PskHash) -> &'static CStr {
 }
 
 /// The data of a handshake that OpenSSL's calls back look at.
-struct Data {
+struct CallbackData {
     lib: &'static OpenSsl,
     /// The keys, and the findings of the handshake.
     inner: RefCell<Inner>,
 }
 
 struct Inner {
-    known: Known,
-    secrets: Secrets,
+    known: KnownKeys,
+    secrets: TrafficSecrets,
     /// The reason for which this end refuses the other; `None` if OpenSSL has the reason.
-    refusal: Option<Insecurity>,
+    refusal: Option<TlsFailure>,
 }
 
 /// The messages of one handshake.
-pub(super) struct Talk {
-    context: Arc<Context>,
+pub(super) struct SslHandshake {
+    context: Arc<SslContext>,
     ssl: NonNull<Ssl>,
     incoming: *mut functions::Bio,
     outgoing: *mut functions::Bio,
     /// Owned by this value; OpenSSL has its address, too.
-    data: NonNull<Data>,
+    data: NonNull<CallbackData>,
 }
 
 // SAFETY: an SSL may be used by any thread, one at a time, and so may its data.
-unsafe impl Send for Talk {}
+unsafe impl Send for SslHandshake {}
 
-impl Drop for Talk {
+impl Drop for SslHandshake {
     fn drop(&mut self) {
-        // SAFETY: the pointer is of SSL_new, and freed once; the queues go with it. The data is of a
-        // box, and nobody else has its address any more.
+        // SAFETY: the pointer is of SSL_new, and freed once; the queues go with it. The data is of
+        // a box, and nobody else has its address any more.
         unsafe {
             (self.context.lib.talks.free)(self.ssl.as_ptr());
             drop(Box::from_raw(self.data.as_ptr()));
@@ -170,16 +170,19 @@ impl Drop for Talk {
     }
 }
 
-impl Talk {
+impl SslHandshake {
     /// Begins a handshake.
-    pub(super) fn new(context: Arc<Context>, known: Known) -> Result<Talk, Insecurity> {
+    pub(super) fn new(
+        context: Arc<SslContext>,
+        known: KnownKeys,
+    ) -> Result<SslHandshake, TlsFailure> {
         let lib = context.lib;
-        let inner = Inner { known, secrets: Secrets::default(), refusal: None };
+        let inner = Inner { known, secrets: TrafficSecrets::default(), refusal: None };
         // SAFETY: the context is valid, and each pointer is checked before its use. The queues
         // belong to the SSL once they are set.
         unsafe {
             let ssl = (lib.talks.new)(context.ctx.as_ptr());
-            let ssl = NonNull::new(ssl).ok_or(Insecurity::Internal)?;
+            let ssl = NonNull::new(ssl).ok_or(TlsFailure::Internal)?;
             let incoming = (lib.parts.bio_new)((lib.parts.bio_memory)());
             let outgoing = (lib.parts.bio_new)((lib.parts.bio_memory)());
             if incoming.is_null() || outgoing.is_null() {
@@ -187,30 +190,33 @@ impl Talk {
                     (lib.parts.bio_free)(bio);
                 });
                 (lib.talks.free)(ssl.as_ptr());
-                return Err(Insecurity::Internal);
+                return Err(TlsFailure::Internal);
             }
             (lib.talks.set_bio)(ssl.as_ptr(), incoming, outgoing);
             match context.is_server {
                 true => (lib.talks.set_accept_state)(ssl.as_ptr()),
                 false => (lib.talks.set_connect_state)(ssl.as_ptr()),
             }
-            let data = NonNull::from(Box::leak(Box::new(Data { lib, inner: RefCell::new(inner) })));
-            let talk = Talk { context, ssl, incoming, outgoing, data };
+            let data = NonNull::from(Box::leak(Box::new(CallbackData {
+                lib,
+                inner: RefCell::new(inner),
+            })));
+            let talk = SslHandshake { context, ssl, incoming, outgoing, data };
             match (lib.talks.set_data)(ssl.as_ptr(), DATA, data.as_ptr().cast()) {
                 1 => Ok(talk),
-                _ => Err(Insecurity::Internal),
+                _ => Err(TlsFailure::Internal),
             }
         }
     }
 
     /// Passes received bytes of the peer to OpenSSL.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(), Insecurity> {
-        let length = c_int::try_from(bytes.len()).map_err(|_| Insecurity::Misbehaved)?;
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
+        let length = c_int::try_from(bytes.len()).map_err(|_| TlsFailure::Misbehaved)?;
         // SAFETY: the queue is the SSL's, and the slice is valid.
         let written = unsafe {
             (self.context.lib.parts.bio_write)(self.incoming, bytes.as_ptr().cast(), length)
         };
-        if written == length { Ok(()) } else { Err(Insecurity::Internal) }
+        if written == length { Ok(()) } else { Err(TlsFailure::Internal) }
     }
 
     /// Continues as far as the bytes go that have come. Returns `true` if the handshake has ended
@@ -218,7 +224,7 @@ impl Talk {
     ///
     /// # Errors
     /// Fails with the reason why there is no connection over TLS.
-    pub(super) fn go_on(&mut self) -> Result<bool, Insecurity> {
+    pub(super) fn go_on(&mut self) -> Result<bool, TlsFailure> {
         let (lib, ssl) = (self.context.lib, self.ssl.as_ptr());
         // SAFETY: the SSL is valid and used by nobody else; its data outlives the call.
         let (result, error, used_psk) = unsafe {
@@ -228,7 +234,7 @@ impl Talk {
         };
         match (result, error) {
             (1, _) if used_psk == 1 => Ok(true),
-            (1, _) => Err(Insecurity::WrongKey),
+            (1, _) => Err(TlsFailure::WrongKey),
             (_, WANT_READ) => Ok(false),
             _ => {
                 let refusal = self.inner(|inner| inner.refusal.take());
@@ -255,12 +261,12 @@ impl Talk {
 
     /// Takes the pre-shared keys out of the handshake, for another attempt with the same received
     /// bytes.
-    pub(super) fn known(&mut self) -> Known {
+    pub(super) fn known(&mut self) -> KnownKeys {
         self.inner(|inner| std::mem::take(&mut inner.known))
     }
 
     /// Takes the secrets of both directions.
-    pub(super) fn secrets(&mut self) -> Secrets {
+    pub(super) fn secrets(&mut self) -> TrafficSecrets {
         self.inner(|inner| std::mem::take(&mut inner.secrets))
     }
 
@@ -272,39 +278,39 @@ impl Talk {
 }
 
 /// Returns the reason that OpenSSL gives for a failed handshake.
-fn reason(lib: &OpenSsl) -> Insecurity {
+fn reason(lib: &OpenSsl) -> TlsFailure {
     // SAFETY: without arguments.
     let code = unsafe { (lib.parts.next_error)() };
     let (library, reason) = (code >> 23 & 0xff, code & 0x7f_ffff);
     match reason {
-        _ if library != ERRORS_OF_TLS => Insecurity::Internal,
+        _ if library != ERRORS_OF_TLS => TlsFailure::Internal,
         // A binder does not verify; a certificate in place of the key.
-        253 | 134 => Insecurity::WrongKey,
+        253 | 134 => TlsFailure::WrongKey,
         // No shared cipher, group, signature or version.
         101 | 118 | 191 | 193 | 252 | 258 | 266 | 267 | 295 | 376 | 396 | 410 => {
-            Insecurity::NothingInCommon
+            TlsFailure::NothingInCommon
         }
         ALERTS_FROM.. => match u8::try_from(reason - ALERTS_FROM) {
-            Ok(number) => Insecurity::Alert(number),
-            Err(_) => Insecurity::Misbehaved,
+            Ok(number) => TlsFailure::Alert(number),
+            Err(_) => TlsFailure::Misbehaved,
         },
-        _ => Insecurity::Misbehaved,
+        _ => TlsFailure::Misbehaved,
     }
 }
 
 /// Returns the data of a handshake.
 ///
 /// # Safety
-/// `ssl` is the handshake of a [`Talk`] that is in a call of OpenSSL.
-unsafe fn data<'a>(lib: &OpenSsl, ssl: *const Ssl) -> Option<&'a Data> {
+/// `ssl` is the handshake of a [`SslHandshake`] that is in a call of OpenSSL.
+unsafe fn data<'a>(lib: &OpenSsl, ssl: *const Ssl) -> Option<&'a CallbackData> {
     // SAFETY: the address is that of the data of the caller's Talk, or null.
-    unsafe { (lib.talks.get_data)(ssl, DATA).cast::<Data>().as_ref() }
+    unsafe { (lib.talks.get_data)(ssl, DATA).cast::<CallbackData>().as_ref() }
 }
 
 /// Calls `work` with the data of a handshake; returns `None` if there is none.
 ///
 /// # Safety
-/// `ssl` is the handshake of a [`Talk`] that is in a call of OpenSSL.
+/// `ssl` is the handshake of a [`SslHandshake`] that is in a call of OpenSSL.
 unsafe fn with<R>(ssl: *const Ssl, work: impl FnOnce(&OpenSsl, &mut Inner) -> R) -> Option<R> {
     let lib = OpenSsl::get().ok()?;
     // SAFETY: the caller's promise.

@@ -64,17 +64,17 @@ pub(crate) fn buf(bytes: usize) -> Buf {
 }
 
 /// Sockets with a reactor of their own, which run turns until a test has seen enough.
-pub(crate) struct End<N: Network> {
+pub(crate) struct SocketRig<N: Network> {
     pub(crate) reactor: N::Reactor,
     pub(crate) clock: Clock,
     pub(crate) sockets: N,
 }
 
-impl<N: Network> End<N> {
+impl<N: Network> SocketRig<N> {
     pub(crate) fn with(config: SocketsConfig) -> Self {
         let reactor = N::Reactor::new().unwrap();
         let sockets = N::new(&reactor, config).unwrap();
-        End { reactor, clock: Clock::start(), sockets }
+        SocketRig { reactor, clock: Clock::start(), sockets }
     }
 
     pub(crate) fn poll(&mut self) -> Vec<NetEvent> {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use contigfs::{Image, Pages};
 use contract::{
-    BLOCK_BYTES, COMMIT_PAGE_BYTES, ChoreRate, Chored, Completion, Geometry, Status, Submission,
+    BLOCK_BYTES, COMMIT_PAGE_BYTES, ChoreCounters, ChoreRate, Completion, Geometry, Status,
+    Submission,
 };
 
 use super::super::*;
@@ -83,7 +84,7 @@ impl Pages for Memory {
 
 /// A device over a memory. Each command is carried out by the second poll after it, in the order of
 /// a seed.
-pub(super) struct Slow {
+pub(super) struct SlowDevice {
     pub(super) memory: Memory,
     pub(super) cache: Rc<RefCell<Cache>>,
     /// Commands, each with the number of changes that the device had carried out before it came.
@@ -160,7 +161,7 @@ pub(super) struct Faults {
     pub(super) unreadable: Option<u64>,
 }
 
-impl Slow {
+impl SlowDevice {
     pub(super) fn carry_out(&mut self, before: u64, submission: Submission) -> Completion {
         let mut cache = self.cache.borrow_mut();
         let Submission { slot, command, mut buf } = submission;
@@ -226,7 +227,7 @@ impl Slow {
     }
 }
 
-impl Device for Slow {
+impl Device for SlowDevice {
     fn geometry(&self) -> Geometry {
         Geometry {
             blocks: VOLUME_PAGES * (PAGE_BYTES / BLOCK_BYTES) as u64,
@@ -276,11 +277,11 @@ impl Device for Slow {
 
 /// The free pages of a volume.
 #[derive(Debug)]
-pub(super) struct Room(pub(super) AtomicU64);
+pub(super) struct FreePages(pub(super) AtomicU64);
 
-impl Chores for Room {
-    fn done(&self) -> Chored {
-        Chored::default()
+impl Chores for FreePages {
+    fn done(&self) -> ChoreCounters {
+        ChoreCounters::default()
     }
 
     fn uniform(&self) -> ChoreRate {

@@ -74,8 +74,8 @@ impl Group {
         }
     }
 
-    /// Returns the prime, big-endian: 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. Empty
-    /// for [`Group::Null`].
+    /// Returns the prime, big-endian: 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits.
+    /// Empty for [`Group::Null`].
     pub fn prime(self) -> Vec<u8> {
         let Some(middle) = (self.bytes() / 8).checked_sub(2) else { return Vec::new() };
         // The last term borrows 1 from the digits, which leaves all ones in the lowest word. The
@@ -88,16 +88,16 @@ impl Group {
 
     /// Returns the computation of an exponent's public value, a power of 2; `None` for
     /// [`Group::Null`].
-    pub fn public(self, exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
+    pub fn public(self, exponent: [u8; EXPONENT_BYTES]) -> Option<ModularPower> {
         let mut base = vec![0; self.bytes()];
         *base.last_mut()? = 2;
-        Some(Power { group: self, base, exponent })
+        Some(ModularPower { group: self, base, exponent })
     }
 
     /// Returns the computation of the value shared with the other end, from its public value and an
     /// exponent. Returns `None` if the public value is invalid (RFC 7919, section 5.1): wrong in
     /// length, or not above 1 and below the prime less 1.
-    pub fn shared(self, public: &[u8], exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
+    pub fn shared(self, public: &[u8], exponent: [u8; EXPONENT_BYTES]) -> Option<ModularPower> {
         if self == Group::Null || public.len() != self.bytes() {
             return None;
         }
@@ -106,28 +106,28 @@ impl Group {
         let (last, rest) = public.split_last()?;
         let above_one = *last > 1 || rest.iter().any(|byte| *byte != 0);
         let is_good = above_one && *public < *most;
-        is_good.then(|| Power { group: self, base: public.to_vec(), exponent })
+        is_good.then(|| ModularPower { group: self, base: public.to_vec(), exponent })
     }
 }
 
 /// A modular exponentiation to compute, which takes from half a millisecond to some tens of
 /// milliseconds.
 #[derive(Clone)]
-pub struct Power {
+pub struct ModularPower {
     group: Group,
     /// The base, big-endian: a number below the prime, in as many bytes.
     base: Vec<u8>,
     exponent: [u8; EXPONENT_BYTES],
 }
 
-impl core::fmt::Debug for Power {
+impl core::fmt::Debug for ModularPower {
     /// Prints the group without the exponent, which is secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Power({:?})", self.group)
+        write!(f, "ModularPower({:?})", self.group)
     }
 }
 
-impl Power {
+impl ModularPower {
     /// Computes the power, big-endian and as long as the prime. Takes the same time for all
     /// exponents.
     pub fn raise(&self) -> Vec<u8> {

@@ -11,7 +11,7 @@ use wire::nvme::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
+use super::{EXPONENT_BYTES, Group, Hash, Responder, Response, Secret, augmented};
 
 /// The number of unpredictable bytes that one authentication takes.
 pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
@@ -32,7 +32,7 @@ pub struct Credentials {
 
 /// The host's reaction to a message of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum HostReaction {
     /// Send this message, then receive another message of the controller.
     Reply(Vec<u8>),
     /// Send this message; the host is then admitted.
@@ -69,26 +69,26 @@ impl fmt::Display for ProofFailure {
 
 /// An authentication of a queue by its host.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub struct HostAuthentication {
     credentials: Credentials,
     chance: [u8; PROOF_CHANCE_BYTES],
-    stage: Stage,
+    stage: ExpectedMessage,
 }
 
 /// The message that the controller has to send next.
 #[derive(Clone, Debug)]
-enum Stage {
+enum ExpectedMessage {
     /// The controller's challenge.
     Challenge,
     /// The verdict. It has to contain this response if the host has challenged the controller.
     Verdict(Option<Vec<u8>>),
 }
 
-impl Proof {
+impl HostAuthentication {
     /// Creates an authentication that uses these unpredictable bytes, which must be used for no
     /// other.
-    pub fn new(credentials: Credentials, chance: [u8; PROOF_CHANCE_BYTES]) -> Proof {
-        Proof { credentials, chance, stage: Stage::Challenge }
+    pub fn new(credentials: Credentials, chance: [u8; PROOF_CHANCE_BYTES]) -> HostAuthentication {
+        HostAuthentication { credentials, chance, stage: ExpectedMessage::Challenge }
     }
 
     fn transaction(&self) -> u16 {
@@ -130,7 +130,7 @@ impl Proof {
     /// # Errors
     /// Returns a [`ProofFailure`] if the host is not admitted, or if the controller did not
     /// authenticate.
-    pub fn take(&mut self, message: &[u8]) -> Result<Answer, ProofFailure> {
+    pub fn take(&mut self, message: &[u8]) -> Result<HostReaction, ProofFailure> {
         let (head, _) = AuthHead::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
         match head.message {
             AuthMessage::FAILURE1 => {
@@ -142,10 +142,10 @@ impl Proof {
             // Each message is accepted once and in this order. A controller that starts with
             // success has proven nothing, and the unpredictable bytes serve for one response only.
             said => match (&self.stage, said) {
-                (Stage::Challenge, AuthMessage::CHALLENGE) => {
+                (ExpectedMessage::Challenge, AuthMessage::CHALLENGE) => {
                     self.reply(message).ok_or(ProofFailure::Nonsense)
                 }
-                (Stage::Verdict(expected), AuthMessage::SUCCESS1) => {
+                (ExpectedMessage::Verdict(expected), AuthMessage::SUCCESS1) => {
                     self.verdict(message, expected.as_deref())
                 }
                 _ => Err(ProofFailure::Nonsense),
@@ -153,7 +153,7 @@ impl Proof {
         }
     }
 
-    fn reply(&mut self, message: &[u8]) -> Option<Answer> {
+    fn reply(&mut self, message: &[u8]) -> Option<HostReaction> {
         let (challenge, rest) = AuthChallenge::read_from_prefix(message).ok()?;
         let hash = Hash::from_id(challenge.hash)?;
         let group = Group::from_id(challenge.group)?;
@@ -172,11 +172,12 @@ impl Proof {
             let (host, subsystem) = (&*self.credentials.host, &*self.credentials.subsystem);
             Response { end, hash, challenge, sequence, transaction, host, subsystem }.with(key)
         };
-        let proof = respond(End::Host, given, challenge.sequence.get(), &self.credentials.key);
+        let proof =
+            respond(Responder::Host, given, challenge.sequence.get(), &self.credentials.key);
         let own_challenge = &self.chance[EXPONENT_BYTES..][..hash.bytes()];
         let expected = self.credentials.controller_key.as_ref();
         let expected =
-            expected.map(|key| respond(End::Controller, own_challenge, self.sequence(), key));
+            expected.map(|key| respond(Responder::Controller, own_challenge, self.sequence(), key));
         let challenges = expected.is_some();
         let reply = AuthReply {
             head: self.head(AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY),
@@ -189,12 +190,16 @@ impl Proof {
         let none = alloc::vec![0; hash.bytes()];
         let own_challenge = if challenges { own_challenge } else { &none };
         let message = [reply.as_bytes(), &proof, own_challenge, &own_value].concat();
-        self.stage = Stage::Verdict(expected);
-        Some(Answer::Reply(message))
+        self.stage = ExpectedMessage::Verdict(expected);
+        Some(HostReaction::Reply(message))
     }
 
-    fn verdict(&self, message: &[u8], expected: Option<&[u8]>) -> Result<Answer, ProofFailure> {
-        let Some(expected) = expected else { return Ok(Answer::Done) };
+    fn verdict(
+        &self,
+        message: &[u8],
+        expected: Option<&[u8]>,
+    ) -> Result<HostReaction, ProofFailure> {
+        let Some(expected) = expected else { return Ok(HostReaction::Done) };
         let (success, response) =
             AuthSuccess1::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
         let response = response.get(..expected.len()).unwrap_or_default();
@@ -203,6 +208,6 @@ impl Proof {
         }
         let head = self.head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2);
         let verdict = AuthSuccess2 { head, reserved: [0; 10] };
-        Ok(Answer::Last(verdict.as_bytes().to_vec()))
+        Ok(HostReaction::Last(verdict.as_bytes().to_vec()))
     }
 }

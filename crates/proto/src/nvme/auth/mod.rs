@@ -2,11 +2,12 @@
 //! controller, if the host asks, proves that it has its own.
 //!
 //! This module has the arithmetic that both ends need: [`Secret`]s, [`enum@Hash`]es, [`Group`]s,
-//! and the responses made of them. The controller's side is `transaction`, the host's is [`Proof`].
+//! and the responses made of them. The controller's side is `transaction`, the host's is
+//! [`HostAuthentication`].
 //!
 //! Deliberately left out: unpredictable bytes, which are arguments, and threads. Exponentiations in
-//! large groups take some milliseconds each, and a [`Power`] lets the caller choose who computes
-//! them.
+//! large groups take some milliseconds each, and a [`ModularPower`] lets the caller choose who
+//! computes them.
 
 mod group;
 mod hash;
@@ -16,9 +17,9 @@ mod response;
 mod secret;
 pub(super) mod transaction;
 
-pub use group::{EXPONENT_BYTES, Group, Power};
+pub use group::{EXPONENT_BYTES, Group, ModularPower};
 pub use hash::Hash;
-pub use host::{Answer, Credentials, PROOF_CHANCE_BYTES, Proof, ProofFailure};
+pub use host::{Credentials, HostAuthentication, HostReaction, PROOF_CHANCE_BYTES, ProofFailure};
 pub use methods::Methods;
-pub use response::{End, Response, augmented};
+pub use response::{Responder, Response, augmented};
 pub use secret::{Secret, SecretError};

@@ -7,7 +7,7 @@ use super::secret::Secret;
 
 /// The end that responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum Responder {
     /// The host responds, with its own key.
     Host,
     /// The controller responds, with its key for the host.
@@ -18,7 +18,7 @@ pub enum End {
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     /// The end that responds.
-    pub end: End,
+    pub end: Responder,
     /// The negotiated hash.
     pub hash: Hash,
     /// The challenge, augmented with the shared secret if a Diffie-Hellman group was negotiated.
@@ -37,8 +37,8 @@ impl Response<'_> {
     /// Returns the response of an end that has the key `secret`.
     pub fn with(&self, secret: &Secret) -> Vec<u8> {
         let (label, own, other): (&[u8], _, _) = match self.end {
-            End::Host => (b"HostHost", self.host, self.subsystem),
-            End::Controller => (b"Controller", self.subsystem, self.host),
+            Responder::Host => (b"HostHost", self.host, self.subsystem),
+            Responder::Controller => (b"Controller", self.subsystem, self.host),
         };
         // No secure channel is created from it.
         const CONCATENATION: [u8; 1] = [0];
@@ -91,11 +91,11 @@ mod tests {
             subsystem: "nqn.2026-01.io.nearflash:disks",
         };
         assert_eq!(
-            hex(&response(End::Host).with(&secret)),
+            hex(&response(Responder::Host).with(&secret)),
             "312e08e24a545099705fcecc0814e2c2599e2fd85b1e93d1a450f98ed7567484"
         );
         assert_eq!(
-            hex(&response(End::Controller).with(&secret)),
+            hex(&response(Responder::Controller).with(&secret)),
             "cfc4e41d8f358d8787e60b2b657a533c6aa93cc50f26baa10623f1bbd40daa1b"
         );
         assert_eq!(

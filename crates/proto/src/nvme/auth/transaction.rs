@@ -11,7 +11,9 @@ use wire::nvme::{
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::{EXPONENT_BYTES, End, Group, Hash, Methods, Power, Response, Secret, augmented};
+use super::{
+    EXPONENT_BYTES, Group, Hash, Methods, ModularPower, Responder, Response, Secret, augmented,
+};
 
 /// The number of unpredictable bytes that processing a message of the host may take.
 pub(crate) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
@@ -21,7 +23,7 @@ const CHALLENGE_BYTES_MAX: usize = 64;
 
 /// The names and keys of host and subsystem, as the controller needs them to authenticate.
 #[derive(Clone, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct ControllerCredentials {
     pub(crate) host: alloc::string::String,
     pub(crate) subsystem: alloc::string::String,
     /// The host's key. Without a key, authentication as the host is impossible.
@@ -34,19 +36,19 @@ pub(crate) struct Ends {
 
 /// The negotiated parameters, and the controller's challenge.
 #[derive(Clone, Debug)]
-struct Agreed {
+struct NegotiatedParameters {
     transaction: u16,
     hash: Hash,
     group: Group,
     challenge: Vec<u8>,
     sequence: u32,
     exponent: [u8; EXPONENT_BYTES],
-    ends: Ends,
+    ends: ControllerCredentials,
 }
 
 /// The content of the host's reply, kept while the shared value is computed.
 #[derive(Clone, Debug)]
-struct Replied {
+struct HostReply {
     response: Vec<u8>,
     /// The host's challenge and its sequence number; `None` if the host does not challenge the
     /// controller.
@@ -55,17 +57,17 @@ struct Replied {
 
 /// The progress of a transaction.
 #[derive(Debug)]
-enum Step {
+enum TransactionStep {
     /// No message has been exchanged. The host's negotiation ends this step.
     Idle,
     /// The computed public value ends this step.
-    MakingChallenge(Box<Agreed>),
+    MakingChallenge(Box<NegotiatedParameters>),
     /// A message waits. The host ends this step by fetching it.
-    Saying(Vec<u8>, Next),
+    Saying(Vec<u8>, StepAfterMessage),
     /// The host's reply ends this step.
-    AwaitingReply(Box<Agreed>),
+    AwaitingReply(Box<NegotiatedParameters>),
     /// The computed shared value ends this step.
-    Verifying(Box<Agreed>, Replied),
+    Verifying(Box<NegotiatedParameters>, HostReply),
     /// The host's verdict about the controller ends this step.
     AwaitingVerdict(u16),
     /// The host is authenticated. A negotiation starts anew.
@@ -76,8 +78,8 @@ enum Step {
 
 /// The step that follows once the host has fetched a message.
 #[derive(Debug)]
-enum Next {
-    Reply(Box<Agreed>),
+enum StepAfterMessage {
+    Reply(Box<NegotiatedParameters>),
     Verdict(u16),
     Done,
     Failed,
@@ -85,7 +87,7 @@ enum Next {
 
 /// The answer to a host that asks for a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum ControllerMessage {
     /// The message for the host, after which the authentication goes on or has ended.
     Message(Vec<u8>),
     /// The message that informs the host of its refusal. The connection ends after the message.
@@ -100,24 +102,27 @@ pub(crate) enum Said {
 /// The authentication of one queue.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    step: Step,
+    step: TransactionStep,
     proven: bool,
 }
 
 impl Transaction {
     pub(crate) fn new() -> Transaction {
-        Transaction { step: Step::Idle, proven: false }
+        Transaction { step: TransactionStep::Idle, proven: false }
     }
 
     /// Creates a transaction that has succeeded, if `proven`, or that has not begun.
     pub(crate) fn at_rest(proven: bool) -> Transaction {
-        Transaction { step: if proven { Step::Done } else { Step::Idle }, proven }
+        Transaction {
+            step: if proven { TransactionStep::Done } else { TransactionStep::Idle },
+            proven,
+        }
     }
 
     /// Returns `true` if the authentication has succeeded or not begun, so that no message is
     /// outstanding.
     pub(crate) fn is_at_rest(&self) -> bool {
-        matches!(self.step, Step::Idle | Step::Done)
+        matches!(self.step, TransactionStep::Idle | TransactionStep::Done)
     }
 
     /// Returns `true` if the host has authenticated.
@@ -127,34 +132,39 @@ impl Transaction {
 
     /// Returns `true` if the transaction has failed and the connection ends.
     pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.step, Step::Failed)
+        matches!(self.step, TransactionStep::Failed)
     }
 
     /// Returns `true` if the transaction has failed, and a message that says so waits for the host.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(self.step, Step::Saying(_, Next::Failed))
+        matches!(self.step, TransactionStep::Saying(_, StepAfterMessage::Failed))
     }
 
     /// Returns `true` if the transaction has begun and the host has neither proved its key nor
     /// failed.
     pub(crate) fn is_under_way(&self) -> bool {
         match &self.step {
-            Step::Idle | Step::Done | Step::Failed | Step::AwaitingVerdict(_) => false,
-            Step::Saying(_, next) => matches!(next, Next::Reply(_)),
-            Step::MakingChallenge(_) | Step::AwaitingReply(_) | Step::Verifying(..) => true,
+            TransactionStep::Idle
+            | TransactionStep::Done
+            | TransactionStep::Failed
+            | TransactionStep::AwaitingVerdict(_) => false,
+            TransactionStep::Saying(_, next) => matches!(next, StepAfterMessage::Reply(_)),
+            TransactionStep::MakingChallenge(_)
+            | TransactionStep::AwaitingReply(_)
+            | TransactionStep::Verifying(..) => true,
         }
     }
 
     /// Returns `true` if a message waits for the host.
     pub(crate) fn has_to_speak(&self) -> bool {
-        matches!(self.step, Step::Saying(..))
+        matches!(self.step, TransactionStep::Saying(..))
     }
 
     /// Returns `true` if the message would begin a transaction now: it is a negotiation, and no
     /// transaction is under way.
     pub(crate) fn is_begun_by(&self, message: &[u8]) -> bool {
         let head = AuthHead::read_from_prefix(message);
-        let is_idle = matches!(self.step, Step::Idle | Step::Done);
+        let is_idle = matches!(self.step, TransactionStep::Idle | TransactionStep::Done);
         let begins = |(head, _): (AuthHead, &[u8])| {
             (head.kind, head.message) == (AuthKind::COMMON, AuthMessage::NEGOTIATE)
         };
@@ -166,42 +176,43 @@ impl Transaction {
         &mut self,
         message: &[u8],
         methods: &Methods,
-        ends: impl FnOnce() -> Ends,
+        ends: impl FnOnce() -> ControllerCredentials,
         chance: &[u8; CHANCE_BYTES],
-    ) -> Option<Power> {
+    ) -> Option<ModularPower> {
         let Ok((head, _)) = AuthHead::read_from_prefix(message) else {
             return self.fail(0, AuthFailure::PAYLOAD);
         };
         let transaction = head.transaction.get();
-        let step = core::mem::replace(&mut self.step, Step::Failed);
+        let step = core::mem::replace(&mut self.step, TransactionStep::Failed);
         match ((head.kind, head.message), step) {
             // A negotiation may start anew whenever no other message is expected.
-            ((AuthKind::COMMON, AuthMessage::NEGOTIATE), Step::Idle | Step::Done) => {
-                match negotiate(message, transaction, methods, ends, chance) {
-                    Ok(agreed) => self.challenge(agreed),
-                    Err(failure) => self.fail(transaction, failure),
+            (
+                (AuthKind::COMMON, AuthMessage::NEGOTIATE),
+                TransactionStep::Idle | TransactionStep::Done,
+            ) => match negotiate(message, transaction, methods, ends, chance) {
+                Ok(agreed) => self.challenge(agreed),
+                Err(failure) => self.fail(transaction, failure),
+            },
+            (
+                (AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY),
+                TransactionStep::AwaitingReply(agreed),
+            ) if agreed.transaction == transaction => match read_reply(message, &agreed) {
+                Ok((replied, None)) => self.verify(&agreed, replied, &[]),
+                Ok((replied, power)) => {
+                    self.step = TransactionStep::Verifying(agreed, replied);
+                    power
                 }
-            }
-            ((AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY), Step::AwaitingReply(agreed))
-                if agreed.transaction == transaction =>
-            {
-                match read_reply(message, &agreed) {
-                    Ok((replied, None)) => self.verify(&agreed, replied, &[]),
-                    Ok((replied, power)) => {
-                        self.step = Step::Verifying(agreed, replied);
-                        power
-                    }
-                    Err(failure) => self.fail(transaction, failure),
-                }
-            }
-            ((AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2), Step::AwaitingVerdict(own))
-                if own == transaction =>
-            {
-                (self.step, self.proven) = (Step::Done, true);
+                Err(failure) => self.fail(transaction, failure),
+            },
+            (
+                (AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2),
+                TransactionStep::AwaitingVerdict(own),
+            ) if own == transaction => {
+                (self.step, self.proven) = (TransactionStep::Done, true);
                 None
             }
             ((AuthKind::COMMON, AuthMessage::FAILURE2), _) => {
-                (self.step, self.proven) = (Step::Failed, false);
+                (self.step, self.proven) = (TransactionStep::Failed, false);
                 None
             }
             _ => self.fail(transaction, AuthFailure::MESSAGE),
@@ -211,9 +222,9 @@ impl Transaction {
     /// Continues with `value`, the result of the exponentiation that [`Transaction::take`] has
     /// returned.
     pub(crate) fn computed(&mut self, value: &[u8]) {
-        match core::mem::replace(&mut self.step, Step::Failed) {
-            Step::MakingChallenge(agreed) => self.say_challenge(agreed, value),
-            Step::Verifying(agreed, replied) => {
+        match core::mem::replace(&mut self.step, TransactionStep::Failed) {
+            TransactionStep::MakingChallenge(agreed) => self.say_challenge(agreed, value),
+            TransactionStep::Verifying(agreed, replied) => {
                 self.verify(&agreed, replied, value);
             }
             step => self.step = step,
@@ -221,40 +232,42 @@ impl Transaction {
     }
 
     /// Returns the answer to a host that asks for a message of at most `room` bytes.
-    pub(crate) fn give(&mut self, room: usize) -> Said {
-        match core::mem::replace(&mut self.step, Step::Failed) {
-            Step::Saying(message, next) if message.len() <= room => {
+    pub(crate) fn give(&mut self, room: usize) -> ControllerMessage {
+        match core::mem::replace(&mut self.step, TransactionStep::Failed) {
+            TransactionStep::Saying(message, next) if message.len() <= room => {
                 self.step = match next {
-                    Next::Reply(agreed) => Step::AwaitingReply(agreed),
-                    Next::Verdict(transaction) => Step::AwaitingVerdict(transaction),
-                    Next::Done => Step::Done,
-                    Next::Failed => return Said::Last(message),
+                    StepAfterMessage::Reply(agreed) => TransactionStep::AwaitingReply(agreed),
+                    StepAfterMessage::Verdict(transaction) => {
+                        TransactionStep::AwaitingVerdict(transaction)
+                    }
+                    StepAfterMessage::Done => TransactionStep::Done,
+                    StepAfterMessage::Failed => return ControllerMessage::Last(message),
                 };
-                Said::Message(message)
+                ControllerMessage::Message(message)
             }
-            step @ (Step::MakingChallenge(_) | Step::Verifying(..)) => {
+            step @ (TransactionStep::MakingChallenge(_) | TransactionStep::Verifying(..)) => {
                 self.step = step;
-                Said::Later
+                ControllerMessage::Later
             }
             step => {
                 self.step = step;
-                Said::Nothing
+                ControllerMessage::Nothing
             }
         }
     }
 
-    fn challenge(&mut self, agreed: Box<Agreed>) -> Option<Power> {
+    fn challenge(&mut self, agreed: Box<NegotiatedParameters>) -> Option<ModularPower> {
         match agreed.group.public(agreed.exponent) {
             None => self.say_challenge(agreed, &[]),
             power => {
-                self.step = Step::MakingChallenge(agreed);
+                self.step = TransactionStep::MakingChallenge(agreed);
                 return power;
             }
         }
         None
     }
 
-    fn say_challenge(&mut self, agreed: Box<Agreed>, value: &[u8]) {
+    fn say_challenge(&mut self, agreed: Box<NegotiatedParameters>, value: &[u8]) {
         let head = AuthChallenge {
             head: head(AuthKind::DH_HMAC_CHAP, AuthMessage::CHALLENGE, agreed.transaction),
             hash_bytes: agreed.hash.bytes() as u8,
@@ -265,12 +278,17 @@ impl Transaction {
             ..AuthChallenge::new_zeroed()
         };
         let message = [head.as_bytes(), &agreed.challenge, value].concat();
-        self.step = Step::Saying(message, Next::Reply(agreed));
+        self.step = TransactionStep::Saying(message, StepAfterMessage::Reply(agreed));
     }
 
-    fn verify(&mut self, agreed: &Agreed, replied: Replied, shared: &[u8]) -> Option<Power> {
-        let Agreed { transaction, hash, ends, .. } = agreed;
-        let response = |end: End, key: &Secret, challenge: &[u8], sequence: u32| -> Vec<u8> {
+    fn verify(
+        &mut self,
+        agreed: &NegotiatedParameters,
+        replied: HostReply,
+        shared: &[u8],
+    ) -> Option<ModularPower> {
+        let NegotiatedParameters { transaction, hash, ends, .. } = agreed;
+        let response = |end: Responder, key: &Secret, challenge: &[u8], sequence: u32| -> Vec<u8> {
             let challenge = &augmented(*hash, challenge, shared);
             let (hash, transaction) = (*hash, *transaction);
             let (host, subsystem) = (&*ends.host, &*ends.subsystem);
@@ -279,7 +297,7 @@ impl Transaction {
             response.with(key)
         };
         let is_proven = |key: &Secret| {
-            let expected = response(End::Host, key, &agreed.challenge, agreed.sequence);
+            let expected = response(Responder::Host, key, &agreed.challenge, agreed.sequence);
             bool::from(expected.ct_eq(&replied.response))
         };
         let mut keys = ends.key.iter().chain(ends.key.as_ref().and(ends.former_key.as_ref()));
@@ -290,7 +308,7 @@ impl Transaction {
             None => None,
             Some((challenge, sequence)) => match &ends.own_key {
                 None => return self.fail(*transaction, AuthFailure::FAILED),
-                Some(key) => Some(response(End::Controller, key, challenge, *sequence)),
+                Some(key) => Some(response(Responder::Controller, key, challenge, *sequence)),
             },
         };
         let head = AuthSuccess1 {
@@ -301,25 +319,25 @@ impl Transaction {
         };
         // A host that has challenged the controller sends its verdict first.
         let next = match &answer {
-            Some(_) => Next::Verdict(*transaction),
+            Some(_) => StepAfterMessage::Verdict(*transaction),
             None => {
                 self.proven = true;
-                Next::Done
+                StepAfterMessage::Done
             }
         };
         let message = [head.as_bytes(), answer.as_deref().unwrap_or_default()].concat();
-        self.step = Step::Saying(message, next);
+        self.step = TransactionStep::Saying(message, next);
         None
     }
 
-    fn fail(&mut self, transaction: u16, explanation: AuthFailure) -> Option<Power> {
+    fn fail(&mut self, transaction: u16, explanation: AuthFailure) -> Option<ModularPower> {
         let message = AuthFailureMessage {
             head: head(AuthKind::COMMON, AuthMessage::FAILURE1, transaction),
             reason: 1,
             explanation,
         };
         self.proven = false;
-        self.step = Step::Saying(message.as_bytes().to_vec(), Next::Failed);
+        self.step = TransactionStep::Saying(message.as_bytes().to_vec(), StepAfterMessage::Failed);
         None
     }
 }
@@ -334,9 +352,9 @@ fn negotiate(
     message: &[u8],
     transaction: u16,
     methods: &Methods,
-    ends: impl FnOnce() -> Ends,
+    ends: impl FnOnce() -> ControllerCredentials,
     chance: &[u8; CHANCE_BYTES],
-) -> Result<Box<Agreed>, AuthFailure> {
+) -> Result<Box<NegotiatedParameters>, AuthFailure> {
     let (offer, rest) =
         AuthNegotiate::read_from_prefix(message).map_err(|_| AuthFailure::PAYLOAD)?;
     if offer.concatenation != 0 {
@@ -359,7 +377,7 @@ fn negotiate(
     let mut exponent: [u8; EXPONENT_BYTES] = *exponent;
     exponent[0] |= 0x80;
     let sequence = u32::from_le_bytes(sequence.try_into().expect("four bytes"));
-    Ok(Box::new(Agreed {
+    Ok(Box::new(NegotiatedParameters {
         transaction,
         hash,
         group,
@@ -373,7 +391,10 @@ fn negotiate(
 
 /// Parses the host's reply. Also returns the exponentiation for the shared value, if a group was
 /// negotiated.
-fn read_reply(message: &[u8], agreed: &Agreed) -> Result<(Replied, Option<Power>), AuthFailure> {
+fn read_reply(
+    message: &[u8],
+    agreed: &NegotiatedParameters,
+) -> Result<(HostReply, Option<ModularPower>), AuthFailure> {
     let (reply, rest) = AuthReply::read_from_prefix(message).map_err(|_| AuthFailure::PAYLOAD)?;
     let bytes = agreed.hash.bytes();
     let value_bytes = usize::from(reply.value_bytes.get());
@@ -398,5 +419,5 @@ fn read_reply(message: &[u8], agreed: &Agreed) -> Result<(Replied, Option<Power>
         1 => Some((challenge.to_vec(), reply.sequence.get())),
         _ => return Err(AuthFailure::PAYLOAD),
     };
-    Ok((Replied { response: response.to_vec(), challenge }, power))
+    Ok((HostReply { response: response.to_vec(), challenge }, power))
 }

@@ -74,28 +74,28 @@ impl TlsIdentity {
     }
 
     /// Returns the name in the data of a Connect that is not the identity's; `None` if both are.
-    pub(crate) fn differs_from(&self, payload: &[u8]) -> Option<Differs> {
+    pub(crate) fn differs_from(&self, payload: &[u8]) -> Option<IdentityMismatch> {
         // Data that is not of a Connect is refused as such.
         let connect = ConnectData::ref_from_bytes(payload).ok()?;
         if Nqn::from_field(&connect.host_nqn).as_ref() != Some(&self.host) {
-            return Some(Differs::Host);
+            return Some(IdentityMismatch::Host);
         }
         let subsystem = Nqn::from_field(&connect.subsystem_nqn);
-        (subsystem.as_ref() != Some(&self.subsystem)).then_some(Differs::Subsystem)
+        (subsystem.as_ref() != Some(&self.subsystem)).then_some(IdentityMismatch::Subsystem)
     }
 }
 
 /// The name in a Connect that is not the name in the identity of its connection's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Differs {
+pub(crate) enum IdentityMismatch {
     Host,
     Subsystem,
 }
 
 /// The beginning of an identity: its version, and the hash of its key.
-pub(super) struct Kind(pub(super) Version, pub(super) Hash);
+pub(super) struct IdentityPrefix(pub(super) Version, pub(super) Hash);
 
-impl fmt::Display for Kind {
+impl fmt::Display for IdentityPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NVMe{}R{:02}", self.0.number(), self.1.id())
     }
@@ -144,9 +144,9 @@ mod tests {
             identity.differs_from(data.as_bytes())
         };
         assert_eq!(connect("nqn.a", "nqn.b"), None);
-        assert_eq!(connect("nqn.c", "nqn.b"), Some(Differs::Host));
-        assert_eq!(connect("", "nqn.b"), Some(Differs::Host));
-        assert_eq!(connect("nqn.a", "nqn.c"), Some(Differs::Subsystem));
+        assert_eq!(connect("nqn.c", "nqn.b"), Some(IdentityMismatch::Host));
+        assert_eq!(connect("", "nqn.b"), Some(IdentityMismatch::Host));
+        assert_eq!(connect("nqn.a", "nqn.c"), Some(IdentityMismatch::Subsystem));
         assert_eq!(identity.differs_from(&[0; 3]), None);
     }
 }

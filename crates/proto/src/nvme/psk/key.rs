@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::super::auth::Hash;
 use super::derive::Labels;
-use super::identity::{Kind, TlsIdentity, Version};
+use super::identity::{IdentityPrefix, TlsIdentity, Version};
 
 const PREFIX: &str = "NVMeTLSkey-1";
 
@@ -25,8 +25,8 @@ const TEXT_BYTES_MAX: usize = 256;
 /// The text whose keyed hash is the digest in an identity, behind the names.
 const DIGESTED: &[u8] = b" NVMe-over-Fabrics";
 
-/// A configured key of a host and its controllers, from which the keys of TLS are derived. It is wiped
-/// from memory when it is dropped.
+/// A configured key of a host and its controllers, from which the keys of TLS are derived. It is
+/// wiped from memory when it is dropped.
 #[derive(Clone)]
 pub struct TlsKey {
     key: Zeroizing<Vec<u8>>,
@@ -78,7 +78,7 @@ impl Eq for TlsKey {}
 /// A pre-shared key of TLS, derived for one host and subsystem, with the identity under which the
 /// host offers the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct OfferedPsk {
     /// The identity, which is not secret.
     pub identity: String,
     /// The key of TLS.
@@ -142,7 +142,7 @@ impl TlsKey {
     }
 
     /// Returns the key that a host offers for a subsystem, with the identity of version 1.
-    pub fn offered(&self, who: &TlsIdentity) -> Offer {
+    pub fn offered(&self, who: &TlsIdentity) -> OfferedPsk {
         let offer = self.derive(who, Version::One, Labels::Standard);
         offer.expect("a digest and a name are short enough for their labels")
     }
@@ -162,7 +162,7 @@ impl TlsKey {
     }
 
     /// Derives the key of TLS, and its identity; `None` if the names are too long for it.
-    fn derive(&self, who: &TlsIdentity, version: Version, labels: Labels) -> Option<Offer> {
+    fn derive(&self, who: &TlsIdentity, version: Version, labels: Labels) -> Option<OfferedPsk> {
         let bytes = self.key.len();
         let (host, subsystem) = (who.host.as_str(), who.subsystem.as_str());
         let retained = match self.retain {
@@ -173,7 +173,7 @@ impl TlsKey {
             32 => (Hash::Sha256, PskHash::Sha256),
             _ => (Hash::Sha384, PskHash::Sha384),
         };
-        let kind = Kind(version, hash);
+        let kind = IdentityPrefix(version, hash);
         let (identity, context) = match version {
             Version::Zero => {
                 let identity = format!("{kind} {host} {subsystem}");
@@ -189,7 +189,7 @@ impl TlsKey {
         let context = context.as_bytes();
         let key = labels.derive(hash, &retained, b"nvme-tls-psk", context, bytes)?;
         let mark = self.mark();
-        Some(Offer { identity, psk: Psk { hash: of_tls, key: key.as_slice().into(), mark } })
+        Some(OfferedPsk { identity, psk: Psk { hash: of_tls, key: key.as_slice().into(), mark } })
     }
 
     /// Returns a short digest of the key. A session compares digests to find out whether its host

@@ -4,21 +4,21 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Event, FrameHead, Slot, Status, Tag};
+use contract::{FrameHead, SessionEvent, Slot, Status, Tag};
 use wire::nvme::{CommandId, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::FatalStatus;
 
-use super::super::encode::{self, Style};
-use super::super::framer::Broken;
-use super::fused::{Half, Pair};
-use crate::nvme::{Fused, Io};
+use super::super::encode::{self, PduFormat};
+use super::super::framer::PduViolation;
+use super::fused::{FusedHalf, FusedOperation};
+use crate::nvme::{DeviceRequest, FusedPart};
 
 /// The number of commands that may be in progress before the queue's size is known: one Connect.
 const BEFORE_CONNECT: usize = 1;
 
 /// The destination of the data of the current PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Data {
+pub(super) enum DataTarget {
     /// The data is skipped, because its command was refused.
     Skipped,
     /// The data is the payload of the session's last request.
@@ -34,7 +34,7 @@ pub(super) enum Data {
 
 /// A command that the controller carries out itself.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnCommand {
     pub(super) entry: Submission,
     pub(super) payload: Vec<u8>,
     /// The status of the payload; only `Ok` permits its use.
@@ -47,28 +47,28 @@ pub(super) enum Exchange {
     Vacant,
     /// A command that the worker carries out at a device. `as_of` is the epoch of its permission.
     Device {
-        io: Io,
+        io: DeviceRequest,
         transfer: Option<Transfer>,
         as_of: u32,
     },
     /// The controller will carry out the command. Its payload of `wanted` bytes is on its way, in
     /// the capsule or on request (`is_asked`).
     Own {
-        own: Own,
+        own: OwnCommand,
         wanted: usize,
         is_asked: bool,
     },
     /// A fused compare. Its write, or another command, ends this state.
-    Compare(Half),
+    Compare(FusedHalf),
     /// A fused compare whose write has index `of`.
     Partner {
         of: u16,
     },
     /// A fused write with its compare, which together are one request.
-    Fused(Box<Pair>),
+    Fused(Box<FusedOperation>),
     /// A discard of several ranges, `left` of which have not ended.
     Discard {
-        io: Io,
+        io: DeviceRequest,
         left: usize,
         status: Status,
         as_of: u32,
@@ -77,7 +77,7 @@ pub(super) enum Exchange {
 
 impl Exchange {
     /// Returns the command if the worker carries it out; `None` for all others.
-    pub(super) fn io(&self) -> Option<&Io> {
+    pub(super) fn io(&self) -> Option<&DeviceRequest> {
         match self {
             Exchange::Device { io, .. } | Exchange::Discard { io, .. } => Some(io),
             Exchange::Fused(pair) => Some(&pair.halves[1].io),
@@ -87,7 +87,7 @@ impl Exchange {
 
     /// Returns the command and the epoch of the queue's fence under which it is permitted; `None`
     /// if the worker does not carry it out.
-    pub(super) fn permission(&mut self) -> Option<(Io, &mut u32)> {
+    pub(super) fn permission(&mut self) -> Option<(DeviceRequest, &mut u32)> {
         match self {
             Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
                 Some((*io, as_of))
@@ -197,14 +197,17 @@ impl Exchanges {
 
     /// Adds a command in progress, and returns its index. Fails if the host has more commands than
     /// its queue has entries, which breaks the protocol.
-    pub(super) fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
+    pub(super) fn place(&mut self, exchange: Exchange) -> Result<u16, PduViolation> {
         self.place_with(|| exchange)
     }
 
     /// Adds the command that `make` returns, as [`place`](Exchanges::place) does.
     // Commands are large: they are made where they stay.
     #[inline(always)]
-    pub(super) fn place_with(&mut self, make: impl FnOnce() -> Exchange) -> Result<u16, Broken> {
+    pub(super) fn place_with(
+        &mut self,
+        make: impl FnOnce() -> Exchange,
+    ) -> Result<u16, PduViolation> {
         let Some(place) = self.vacant.pop() else { return self.place_behind(make()) };
         let vacant = &mut self.all[usize::from(place)];
         // The assertion spares a drop of the old value.
@@ -215,9 +218,9 @@ impl Exchanges {
 
     /// Adds a command behind all places that were ever taken.
     #[cold]
-    fn place_behind(&mut self, exchange: Exchange) -> Result<u16, Broken> {
+    fn place_behind(&mut self, exchange: Exchange) -> Result<u16, PduViolation> {
         if self.all.len() == self.most {
-            return Err(Broken::plain(FatalStatus::SEQUENCE));
+            return Err(PduViolation::plain(FatalStatus::SEQUENCE));
         }
         self.all.push(exchange);
         Ok((self.all.len() - 1) as u16)
@@ -248,18 +251,18 @@ impl Exchanges {
     /// Returns the identifier of the command at an index whose data was requested, the numbers of
     /// received and of requested bytes, and the data's destination. Returns `None` if no data was
     /// requested.
-    pub(super) fn awaited(&mut self, place: u16) -> Option<(CommandId, usize, usize, Data)> {
+    pub(super) fn awaited(&mut self, place: u16) -> Option<(CommandId, usize, usize, DataTarget)> {
         match self.all.get(usize::from(place)) {
             Some(Exchange::Device { io, transfer: Some(transfer), .. }) => {
-                Some((io.cid, transfer.came, transfer.wanted, Data::Piece { place }))
+                Some((io.cid, transfer.came, transfer.wanted, DataTarget::Piece { place }))
             }
             Some(Exchange::Own { own, wanted, is_asked: true }) => {
-                Some((own.entry.cid.get(), own.payload.len(), *wanted, Data::Own { place }))
+                Some((own.entry.cid.get(), own.payload.len(), *wanted, DataTarget::Own { place }))
             }
             _ => {
                 let (pair, half) = self.pair(place)?;
                 let (cid, came, wanted) = pair.awaited(half)?;
-                Some((cid, came, wanted, Data::Piece { place }))
+                Some((cid, came, wanted, DataTarget::Piece { place }))
             }
         }
     }
@@ -282,13 +285,13 @@ impl Exchanges {
         place: u16,
         bytes: &'a [u8],
         end: Option<Status>,
-    ) -> Option<Event<'a>> {
+    ) -> Option<SessionEvent<'a>> {
         if let Some((pair, half)) = self.pair(place) {
             let taken = pair.take(half, bytes.len(), end);
             self.asked -= usize::from(taken.is_half);
             let (slot, offset, end) = (taken.slot, taken.offset, taken.end);
             let tells = !bytes.is_empty() || end.is_some();
-            return tells.then_some(Event::Piece { slot, offset, bytes, end });
+            return tells.then_some(SessionEvent::Piece { slot, offset, bytes, end });
         }
         let exchange = &mut self.all[usize::from(place)];
         let Exchange::Device { transfer: slot @ Some(_), .. } = exchange else {
@@ -310,12 +313,17 @@ impl Exchanges {
         } else if bytes.is_empty() {
             return None;
         }
-        Some(Event::Piece { slot: request, offset, bytes, end })
+        Some(SessionEvent::Piece { slot: request, offset, bytes, end })
     }
 
     /// Gathers a piece of the payload of a command of the controller itself. Returns the command
     /// once its payload is complete.
-    pub(super) fn gather(&mut self, place: u16, bytes: &[u8], end: Option<Status>) -> Option<Own> {
+    pub(super) fn gather(
+        &mut self,
+        place: u16,
+        bytes: &[u8],
+        end: Option<Status>,
+    ) -> Option<OwnCommand> {
         let exchange = &mut self.all[usize::from(place)];
         let Exchange::Own { own, wanted, is_asked } = exchange else {
             unreachable!("its data was announced")
@@ -352,19 +360,19 @@ impl Exchanges {
     /// the operation if both halves have come, as far as they travel in capsules.
     pub(super) fn add_half(
         &mut self,
-        io: Io,
+        io: DeviceRequest,
         carried: Result<bool, NvmeStatus>,
         as_of: u32,
-    ) -> Result<(Data, Option<u16>), Broken> {
-        let mut half = Half::new(io, carried == Ok(true));
+    ) -> Result<(DataTarget, Option<u16>), PduViolation> {
+        let mut half = FusedHalf::new(io, carried == Ok(true));
         if carried.is_err() {
             half.verdict = Status::BadLength;
         }
         let is_here = half.is_here;
-        if io.fused == Fused::First {
+        if io.fused == FusedPart::First {
             let place = self.place(Exchange::Compare(half))?;
             self.compare = Some(place);
-            let data = if is_here { Data::Held { place } } else { Data::Skipped };
+            let data = if is_here { DataTarget::Held { place } } else { DataTarget::Skipped };
             return Ok((data, None));
         }
         let first_place = self.compare.take().expect("its compare came");
@@ -372,16 +380,16 @@ impl Exchanges {
         let partner = Exchange::Partner { of: place };
         let compare = core::mem::replace(&mut self.all[usize::from(first_place)], partner);
         let Exchange::Compare(first) = compare else { unreachable!("it was put there") };
-        let pair = Box::new(Pair::new(first_place, first, half, as_of));
+        let pair = Box::new(FusedOperation::new(first_place, first, half, as_of));
         self.all[usize::from(place)] = Exchange::Fused(pair);
         match is_here {
-            true => Ok((Data::Held { place }, None)),
-            false => Ok((Data::Skipped, Some(place))),
+            true => Ok((DataTarget::Held { place }, None)),
+            false => Ok((DataTarget::Skipped, Some(place))),
         }
     }
 
     /// Removes a fused operation that has ended, and returns its write.
-    pub(super) fn end_fused(&mut self, place: u16) -> Io {
+    pub(super) fn end_fused(&mut self, place: u16) -> DeviceRequest {
         let Exchange::Fused(pair) = self.vacate(place) else { unreachable!("the caller looked") };
         self.vacate(pair.first_place);
         pair.halves[1].io
@@ -389,7 +397,7 @@ impl Exchanges {
 
     /// Returns the fused operation that an index belongs to, and the half: 0 for the compare, 1 for
     /// the write. Returns `None` for other commands.
-    pub(super) fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
+    pub(super) fn pair(&mut self, place: u16) -> Option<(&mut FusedOperation, usize)> {
         let (place, half) = match self.all.get(usize::from(place))? {
             Exchange::Partner { of } => (*of, 0),
             _ => (place, 1),
@@ -407,7 +415,7 @@ impl Exchanges {
         tag: Tag,
         slot: Slot,
         room: &mut [u8],
-        style: &Style,
+        style: &PduFormat,
     ) -> FrameHead {
         let place = tag as u16;
         if let Some((pair, _)) = self.pair(place) {
@@ -432,7 +440,7 @@ impl Exchanges {
     }
 
     /// Returns the command whose request has this tag; `None` if the worker does not carry it out.
-    pub(super) fn io_at(&self, tag: Tag) -> Option<&Io> {
+    pub(super) fn io_at(&self, tag: Tag) -> Option<&DeviceRequest> {
         self.all.get(usize::try_from(tag).ok()?)?.io()
     }
 }

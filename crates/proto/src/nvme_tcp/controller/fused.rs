@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use contract::{Slot, Status};
 use wire::nvme::CommandId;
 
-use crate::nvme::Io;
+use crate::nvme::DeviceRequest;
 
 /// A command of a fused operation, with its payload.
 #[derive(Debug)]
-pub(super) struct Half {
-    pub(super) io: Io,
+pub(super) struct FusedHalf {
+    pub(super) io: DeviceRequest,
     /// The data from the capsule, until it is copied into the request's buffer.
     pub(super) held: Vec<u8>,
     /// `true` if the payload comes in the capsule.
@@ -26,9 +26,9 @@ pub(super) struct Half {
     pub(super) verdict: Status,
 }
 
-impl Half {
-    pub(super) fn new(io: Io, is_here: bool) -> Half {
-        Half { io, held: Vec::new(), is_here, came: 0, verdict: Status::Ok }
+impl FusedHalf {
+    pub(super) fn new(io: DeviceRequest, is_here: bool) -> FusedHalf {
+        FusedHalf { io, held: Vec::new(), is_here, came: 0, verdict: Status::Ok }
     }
 
     /// Appends a piece of the data in the capsule.
@@ -44,11 +44,11 @@ impl Half {
 
 /// A fused operation with both of its commands.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct FusedOperation {
     /// The index of the compare in the table of commands.
     pub(super) first_place: u16,
     /// The compare, then the write.
-    pub(super) halves: [Half; 2],
+    pub(super) halves: [FusedHalf; 2],
     /// The epoch of the queue's fence under which the write is permitted.
     pub(super) as_of: u32,
     /// The request's slot; `None` until the worker has a buffer for its payload.
@@ -56,7 +56,7 @@ pub(super) struct Pair {
 }
 
 /// The effect of a received piece of a fused operation's payload.
-pub(super) struct Taken {
+pub(super) struct ReceivedPiece {
     pub(super) slot: Slot,
     /// The piece's offset in the request's payload.
     pub(super) offset: usize,
@@ -66,9 +66,14 @@ pub(super) struct Taken {
     pub(super) end: Option<Status>,
 }
 
-impl Pair {
-    pub(super) fn new(first_place: u16, first: Half, second: Half, as_of: u32) -> Pair {
-        Pair { first_place, halves: [first, second], as_of, slot: None }
+impl FusedOperation {
+    pub(super) fn new(
+        first_place: u16,
+        first: FusedHalf,
+        second: FusedHalf,
+        as_of: u32,
+    ) -> FusedOperation {
+        FusedOperation { first_place, halves: [first, second], as_of, slot: None }
     }
 
     /// Returns the worst status of the received data.
@@ -99,7 +104,7 @@ impl Pair {
     }
 
     /// Counts `bytes` received bytes of a half that was requested.
-    pub(super) fn take(&mut self, half: usize, bytes: usize, end: Option<Status>) -> Taken {
+    pub(super) fn take(&mut self, half: usize, bytes: usize, end: Option<Status>) -> ReceivedPiece {
         let before = if half == 0 { 0 } else { self.halves[0].io.payload_bytes };
         let part = &mut self.halves[half];
         let offset = before + part.came;
@@ -112,6 +117,6 @@ impl Pair {
         let is_half = end.is_some() && part.came == part.io.payload_bytes;
         let is_whole = is_half && self.halves.iter().all(|h| h.came == h.io.payload_bytes);
         let slot = self.slot.expect("it was asked for");
-        Taken { slot, offset, is_half, end: is_whole.then(|| self.verdict()) }
+        ReceivedPiece { slot, offset, is_half, end: is_whole.then(|| self.verdict()) }
     }
 }

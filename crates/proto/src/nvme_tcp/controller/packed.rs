@@ -12,20 +12,20 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contract::{ConnId, Fatal, NamespaceId, Request, Status, Tag, TenantId};
+use contract::{ConnId, NamespaceId, ProtocolError, Request, Status, Tag, TenantId};
 use wire::nvme::Submission;
 use wire::nvme_tcp::DataHead;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::DATA_OFFSET_SERVED_MAX;
 use super::super::WorkerFabric;
-use super::super::encode::Style;
+use super::super::encode::PduFormat;
 use super::super::framer::{Digests, Framer};
-use super::exchanges::{Data, Exchange, Exchanges, Own};
-use super::fused::{Half, Pair};
-use super::{Arriving, ControllerSession, FROM_HOSTS, Pending, Phase};
-use crate::nvme::{Busy, Fused, Io, PAYLOAD_BYTES_MAX, PortId};
-use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
+use super::exchanges::{DataTarget, Exchange, Exchanges, OwnCommand};
+use super::fused::{FusedHalf, FusedOperation};
+use super::{ControllerSession, FROM_HOSTS, MigratedQueue, PendingEvent, Phase};
+use crate::nvme::{DeviceRequest, FusedPart, LockBusy, PAYLOAD_BYTES_MAX, PortId};
+use crate::takeover::{Reader, TakeoverRefusal, Writer, put_command, take_command};
 
 /// The first bytes of a serialized session of NVMe over TCP, in format 2.
 const FORMAT: [u8; 2] = [b'n', 2];
@@ -45,8 +45,8 @@ const NO_QUEUE: u64 = 0;
 
 impl ControllerSession {
     /// Returns `true` if the session can be serialized now: it has nothing to send, and no command
-    /// to carry out now. Before its Connect, a session over TLS stays where it is, as its identity is
-    /// not serialized.
+    /// to carry out now. Before its Connect, a session over TLS stays where it is, as its identity
+    /// is not serialized.
     pub(super) fn is_at_ease(&self) -> bool {
         let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
@@ -95,7 +95,8 @@ impl ControllerSession {
     ) -> Option<(ControllerSession, Vec<u8>)> {
         let mut session = ControllerSession::unpack_at(desk, packed)?;
         session.peer.port = port;
-        session.arriving = Arriving { number: Some(number), is_foreign: true, ..session.arriving };
+        session.arriving =
+            MigratedQueue { number: Some(number), is_foreign: true, ..session.arriving };
         let bytes = session.bytes(number);
         Some((session, bytes))
     }
@@ -111,7 +112,7 @@ impl ControllerSession {
         let is_foreign = input.flag("origin").ok()?;
         let mut session = take_session(input, desk).ok()?;
         let number = (number != NO_QUEUE).then_some(number);
-        session.arriving = Arriving { number, is_foreign, is_unsettled: false };
+        session.arriving = MigratedQueue { number, is_foreign, is_unsettled: false };
         (input.0.is_empty() && is_sound(&session)).then_some(session)
     }
 
@@ -126,15 +127,15 @@ impl ControllerSession {
     /// Claims the queue of a restored session, which needs a connection next.
     ///
     /// # Errors
-    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
-    pub fn claim_queue(&mut self) -> Result<(), Busy> {
+    /// Returns [`LockBusy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn claim_queue(&mut self) -> Result<(), LockBusy> {
         let Some(number) = self.arriving.number else { return Ok(()) };
         self.queue = self.desk.claim(number)?;
         self.arriving.number = None;
         self.arriving.is_unsettled = self.queue.is_some();
         if self.queue.is_none() {
-            self.goodbye = Some(Fatal::Ended(0));
-            self.pending.push_front(Pending::Own);
+            self.goodbye = Some(ProtocolError::Ended(0));
+            self.pending.push_front(PendingEvent::Own);
         }
         Ok(())
     }
@@ -143,7 +144,7 @@ impl ControllerSession {
     pub(super) fn take_connection(&mut self, conn: ConnId) {
         self.peer.conn = conn;
         if !self.own.ready.is_empty() {
-            self.pending.push_back(Pending::Own);
+            self.pending.push_back(PendingEvent::Own);
         }
         self.settle();
         if core::mem::take(&mut self.arriving.is_foreign) {
@@ -177,14 +178,14 @@ impl ControllerSession {
         self.charged.tenant = Some(UNKNOWN_TENANT);
         for pending in core::mem::take(&mut self.pending) {
             match &pending {
-                Pending::Attached(_) => continue,
-                Pending::Request(request) | Pending::Awaited(request) => {
+                PendingEvent::Attached(_) => continue,
+                PendingEvent::Request(request) | PendingEvent::Awaited(request) => {
                     let tenant = self.exchanges.io_at(request.tag).and_then(|io| io.tenant);
                     if self.is_another(tenant) {
-                        self.pending.push_back(Pending::Attached(tenant));
+                        self.pending.push_back(PendingEvent::Attached(tenant));
                     }
                 }
-                Pending::Own | Pending::Fenced(_) => {}
+                PendingEvent::Own | PendingEvent::Fenced(_) => {}
             }
             self.pending.push_back(pending);
         }
@@ -194,7 +195,7 @@ impl ControllerSession {
     /// that the session has to answer.
     pub fn answers(&self, requests: impl Iterator<Item = Tag>) -> bool {
         let waiting = self.pending.iter().filter_map(|pending| match pending {
-            Pending::Request(request) | Pending::Awaited(request) => Some(request.tag),
+            PendingEvent::Request(request) | PendingEvent::Awaited(request) => Some(request.tag),
             _ => None,
         });
         let mut counts = vec![0; self.exchanges.all().len()];
@@ -208,7 +209,9 @@ impl ControllerSession {
             Exchange::Device { .. } => 1,
             Exchange::Discard { left, .. } => *left,
             // The operation becomes a request when its second half has come.
-            Exchange::Fused(_) => usize::from(self.data != Data::Held { place: place as u16 }),
+            Exchange::Fused(_) => {
+                usize::from(self.data != DataTarget::Held { place: place as u16 })
+            }
             _ => 0,
         };
         self.exchanges.all().iter().enumerate().map(expected).eq(counts)
@@ -234,7 +237,7 @@ fn is_sound(session: &ControllerSession) -> bool {
         session.exchanges.io_at(request.tag).is_some() && request.payload_bytes == bytes
     };
     let pending = session.pending.iter().all(|pending| match pending {
-        Pending::Request(request) | Pending::Awaited(request) => plain(request),
+        PendingEvent::Request(request) | PendingEvent::Awaited(request) => plain(request),
         _ => true,
     });
     aligned && sized && compares && pending && places.into_iter().all(|at| is_sound_at(session, at))
@@ -246,8 +249,8 @@ fn is_sound_at(session: &ControllerSession, at: usize) -> bool {
     let ControllerSession { exchanges, framer, data, .. } = session;
     let place = at as u16;
     let owed = |is_coming: bool| if is_coming { framer.owed() } else { 0 };
-    let is_held = *data == Data::Held { place };
-    let half = |half: &Half, is_coming: bool| {
+    let is_held = *data == DataTarget::Held { place };
+    let half = |half: &FusedHalf, is_coming: bool| {
         let here = half.held.len() + owed(is_coming);
         half.came == 0 && (!half.is_here && here == 0 || here == half.io.payload_bytes)
     };
@@ -255,7 +258,7 @@ fn is_sound_at(session: &ControllerSession, at: usize) -> bool {
         Exchange::Vacant => true,
         Exchange::Device { io, .. } => io.payload_bytes == io.command.payload_bytes(),
         Exchange::Own { own, wanted, is_asked } => {
-            let is_coming = *data == Data::Own { place };
+            let is_coming = *data == DataTarget::Own { place };
             let here = own.payload.len() + owed(is_coming);
             // Requested data may come in several messages.
             let comes = here == *wanted || *is_asked && here < *wanted;
@@ -274,13 +277,13 @@ fn is_sound_at(session: &ControllerSession, at: usize) -> bool {
                 && half(first, false)
                 && half(second, is_held)
                 && second.io.command.payload_bytes() == bytes
-                && second.io.fused == Fused::Second { first: first.io.cid }
+                && second.io.fused == FusedPart::Second { first: first.io.cid }
         }
         Exchange::Discard { left, .. } => (1..=DISCARDS_MAX).contains(left),
     }
 }
 
-fn put_session(to: &mut Writer, session: &ControllerSession) -> Result<(), Unfit> {
+fn put_session(to: &mut Writer, session: &ControllerSession) -> Result<(), TakeoverRefusal> {
     to.put(session.peer.port.0.to_le_bytes());
     to.address(session.peer.address);
     to.flag(session.peer.is_let_in);
@@ -297,11 +300,11 @@ fn put_session(to: &mut Writer, session: &ControllerSession) -> Result<(), Unfit
     let (kind, place) = match session.data {
         // The destination of earlier data does not matter any more.
         _ if !session.framer.is_behind_head() => (0, 0),
-        Data::Skipped => (0, 0),
-        Data::Request => (1, 0),
-        Data::Own { place } => (2, place),
-        Data::Held { place } => (3, place),
-        Data::Piece { .. } => unreachable!("nothing that was asked for is on its way"),
+        DataTarget::Skipped => (0, 0),
+        DataTarget::Request => (1, 0),
+        DataTarget::Own { place } => (2, place),
+        DataTarget::Held { place } => (3, place),
+        DataTarget::Piece { .. } => unreachable!("nothing that was asked for is on its way"),
     };
     to.put([kind]);
     to.put(u16::to_le_bytes(place));
@@ -318,7 +321,7 @@ fn put_session(to: &mut Writer, session: &ControllerSession) -> Result<(), Unfit
 fn take_session(
     input: &mut Reader<'_>,
     desk: Rc<WorkerFabric>,
-) -> Result<ControllerSession, Unfit> {
+) -> Result<ControllerSession, TakeoverRefusal> {
     let nobody = ConnId { index: u32::MAX, generation: u32::MAX };
     let mut session = ControllerSession::new(desk, PortId(input.u16()?), nobody);
     session.peer.address = input.address()?;
@@ -327,22 +330,23 @@ fn take_session(
         session.phase = Phase::Open;
     }
     let digests = Digests { header: input.flag("digest")?, data: input.flag("digest")? };
-    session.style = Style { digests, alignment: usize::from(input.u8()?) };
+    session.style = PduFormat { digests, alignment: usize::from(input.u8()?) };
     session.says_success = input.flag("flow control")?;
     session.charged.tenant = take_tenant(input)?;
     let (compares, compare) = (input.flag("compare")?, input.u16()?);
     session.framer = Framer::take(FROM_HOSTS, digests, input)?;
     let (kind, place) = (input.u8()?, input.u16()?);
     session.data = match kind {
-        0 => Data::Skipped,
-        1 => Data::Request,
-        2 => Data::Own { place },
-        3 => Data::Held { place },
-        _ => return Err(Unfit::Value("data")),
+        0 => DataTarget::Skipped,
+        1 => DataTarget::Request,
+        2 => DataTarget::Own { place },
+        3 => DataTarget::Held { place },
+        _ => return Err(TakeoverRefusal::Value("data")),
     };
     let most = input.u32()? as usize;
     let count = input.count(1)?;
-    let all = (0..count).map(|_| take_exchange(input)).collect::<Result<Vec<_>, Unfit>>()?;
+    let all =
+        (0..count).map(|_| take_exchange(input)).collect::<Result<Vec<_>, TakeoverRefusal>>()?;
     session.exchanges = Exchanges::restore(most, compares.then_some(compare), all);
     for _ in 0..input.count(1)? {
         let pending = take_pending(input)?;
@@ -355,21 +359,21 @@ fn take_session(
     Ok(session)
 }
 
-fn put_own(to: &mut Writer, own: &Own) -> Result<(), Unfit> {
+fn put_own(to: &mut Writer, own: &OwnCommand) -> Result<(), TakeoverRefusal> {
     to.0.extend(own.entry.as_bytes());
     to.string(&own.payload)?;
     to.put(own.verdict.code().to_le_bytes());
     Ok(())
 }
 
-fn take_own(input: &mut Reader<'_>) -> Result<Own, Unfit> {
+fn take_own(input: &mut Reader<'_>) -> Result<OwnCommand, TakeoverRefusal> {
     let entry = input.bytes(size_of::<Submission>())?;
-    let entry = Submission::read_from_bytes(entry).map_err(|_| Unfit::Length)?;
+    let entry = Submission::read_from_bytes(entry).map_err(|_| TakeoverRefusal::Length)?;
     let payload = input.string()?.to_vec();
-    Ok(Own { entry, payload, verdict: Status::from_code(input.u16()?) })
+    Ok(OwnCommand { entry, payload, verdict: Status::from_code(input.u16()?) })
 }
 
-fn put_exchange(to: &mut Writer, exchange: &Exchange) -> Result<(), Unfit> {
+fn put_exchange(to: &mut Writer, exchange: &Exchange) -> Result<(), TakeoverRefusal> {
     match exchange {
         Exchange::Vacant => to.put([0]),
         Exchange::Device { io, transfer, as_of } => {
@@ -409,7 +413,7 @@ fn put_exchange(to: &mut Writer, exchange: &Exchange) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, Unfit> {
+fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, TakeoverRefusal> {
     Ok(match input.u8()? {
         0 => Exchange::Vacant,
         1 => Exchange::Device { io: take_io(input)?, transfer: None, as_of: input.u32()? },
@@ -421,7 +425,8 @@ fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, Unfit> {
         4 => Exchange::Partner { of: input.u16()? },
         5 => {
             let (first_place, as_of) = (input.u16()?, input.u32()?);
-            let pair = Pair::new(first_place, take_half(input)?, take_half(input)?, as_of);
+            let pair =
+                FusedOperation::new(first_place, take_half(input)?, take_half(input)?, as_of);
             Exchange::Fused(Box::new(pair))
         }
         6 => {
@@ -429,13 +434,13 @@ fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, Unfit> {
             let left = input.u32()? as usize;
             Exchange::Discard { io, left, status: Status::from_code(input.u16()?), as_of }
         }
-        _ => return Err(Unfit::Value("command")),
+        _ => return Err(TakeoverRefusal::Value("command")),
     })
 }
 
 /// Serializes half of a fused operation. Its slot is left out: either all its data is here, or the
 /// other worker requests it once it has a slot.
-fn put_half(to: &mut Writer, half: &Half) -> Result<(), Unfit> {
+fn put_half(to: &mut Writer, half: &FusedHalf) -> Result<(), TakeoverRefusal> {
     put_io(to, &half.io);
     to.string(&half.held)?;
     to.flag(half.is_here);
@@ -444,13 +449,13 @@ fn put_half(to: &mut Writer, half: &Half) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn take_half(input: &mut Reader<'_>) -> Result<Half, Unfit> {
+fn take_half(input: &mut Reader<'_>) -> Result<FusedHalf, TakeoverRefusal> {
     let (io, held) = (take_io(input)?, input.string()?.to_vec());
     let (is_here, came) = (input.flag("half")?, input.u32()? as usize);
-    Ok(Half { io, held, is_here, came, verdict: Status::from_code(input.u16()?) })
+    Ok(FusedHalf { io, held, is_here, came, verdict: Status::from_code(input.u16()?) })
 }
 
-fn put_io(to: &mut Writer, io: &Io) {
+fn put_io(to: &mut Writer, io: &DeviceRequest) {
     to.put(io.cid.to_le_bytes());
     to.put(io.nsid.to_le_bytes());
     to.put(io.namespace.0.to_le_bytes());
@@ -459,25 +464,25 @@ fn put_io(to: &mut Writer, io: &Io) {
     to.put((io.payload_bytes as u32).to_le_bytes());
     to.put((io.reply_bytes as u32).to_le_bytes());
     let (kind, first) = match io.fused {
-        Fused::None => (0, 0),
-        Fused::First => (1, 0),
-        Fused::Second { first } => (2, first),
+        FusedPart::None => (0, 0),
+        FusedPart::First => (1, 0),
+        FusedPart::Second { first } => (2, first),
     };
     to.put([kind]);
     to.put(first.to_le_bytes());
 }
 
-fn take_io(input: &mut Reader<'_>) -> Result<Io, Unfit> {
+fn take_io(input: &mut Reader<'_>) -> Result<DeviceRequest, TakeoverRefusal> {
     let (cid, nsid, namespace) = (input.u16()?, input.u32()?, NamespaceId(input.u16()?));
     let (tenant, command) = (take_tenant(input)?, take_command(input)?);
     let (payload_bytes, reply_bytes) = (input.u32()? as usize, input.u32()? as usize);
     let fused = match (input.u8()?, input.u16()?) {
-        (0, _) => Fused::None,
-        (1, _) => Fused::First,
-        (2, first) => Fused::Second { first },
-        _ => return Err(Unfit::Value("fused operation")),
+        (0, _) => FusedPart::None,
+        (1, _) => FusedPart::First,
+        (2, first) => FusedPart::Second { first },
+        _ => return Err(TakeoverRefusal::Value("fused operation")),
     };
-    Ok(Io { cid, nsid, namespace, tenant, command, payload_bytes, reply_bytes, fused })
+    Ok(DeviceRequest { cid, nsid, namespace, tenant, command, payload_bytes, reply_bytes, fused })
 }
 
 fn put_tenant(to: &mut Writer, tenant: Option<TenantId>) {
@@ -485,24 +490,24 @@ fn put_tenant(to: &mut Writer, tenant: Option<TenantId>) {
     to.put(tenant.map_or(0, |tenant| tenant.0).to_le_bytes());
 }
 
-fn take_tenant(input: &mut Reader<'_>) -> Result<Option<TenantId>, Unfit> {
+fn take_tenant(input: &mut Reader<'_>) -> Result<Option<TenantId>, TakeoverRefusal> {
     let (is_some, number) = (input.flag("tenant")?, input.u32()?);
     Ok(is_some.then_some(TenantId(number)))
 }
 
-fn put_pending(to: &mut Writer, pending: &Pending) {
+fn put_pending(to: &mut Writer, pending: &PendingEvent) {
     let request = match pending {
         // A session with a fence announces it when it arrives.
-        Pending::Own | Pending::Fenced(_) => return to.put([0]),
-        Pending::Attached(tenant) => {
+        PendingEvent::Own | PendingEvent::Fenced(_) => return to.put([0]),
+        PendingEvent::Attached(tenant) => {
             to.put([1]);
             return put_tenant(to, *tenant);
         }
-        Pending::Request(request) => {
+        PendingEvent::Request(request) => {
             to.put([2]);
             request
         }
-        Pending::Awaited(request) => {
+        PendingEvent::Awaited(request) => {
             to.put([3]);
             request
         }
@@ -513,13 +518,13 @@ fn put_pending(to: &mut Writer, pending: &Pending) {
     to.put((request.payload_bytes as u32).to_le_bytes());
 }
 
-fn take_pending(input: &mut Reader<'_>) -> Result<Pending, Unfit> {
+fn take_pending(input: &mut Reader<'_>) -> Result<PendingEvent, TakeoverRefusal> {
     let make = match input.u8()? {
-        0 => return Ok(Pending::Own),
-        1 => return Ok(Pending::Attached(take_tenant(input)?)),
-        2 => Pending::Request,
-        3 => Pending::Awaited,
-        _ => return Err(Unfit::Value("event")),
+        0 => return Ok(PendingEvent::Own),
+        1 => return Ok(PendingEvent::Attached(take_tenant(input)?)),
+        2 => PendingEvent::Request,
+        3 => PendingEvent::Awaited,
+        _ => return Err(TakeoverRefusal::Value("event")),
     };
     let tag: Tag = input.u64()?;
     let namespace = Some(NamespaceId(input.u16()?)).filter(|namespace| namespace.0 > 0);

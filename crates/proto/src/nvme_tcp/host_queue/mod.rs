@@ -13,13 +13,13 @@ mod words;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use contract::{BLOCK_BYTES, Command, Fatal, FrameHead, HEAD_BYTES_MAX, Range, Status};
+use contract::{BLOCK_BYTES, Command, FrameHead, HEAD_BYTES_MAX, ProtocolError, Range, Status};
 use wire::nvme::{
     AdminOpcode, BLOCK_FUA, CommandId, NvmOpcode, SglDescriptor, Status as NvmeStatus, Submission,
 };
 
-use super::{Carried, HostEvent, HostSession, Ready};
-use setup::{Ask, Next, Setup};
+use super::{HostEvent, HostSession, ReadyToTransfer, TransferSizes};
+use setup::{Setup, SetupCommand, SetupStep};
 pub use words::{Found, HostOptions, Refusal};
 
 /// The most commands in progress on an admin queue: one of the setup, and one Keep Alive.
@@ -41,7 +41,7 @@ pub enum QueueEvent<'a> {
         bytes: &'a [u8],
     },
     /// The server requests the payload of a write: answer with [`HostQueue::payload`].
-    Ready(Ready),
+    Ready(ReadyToTransfer),
     /// A request has ended.
     Ended {
         /// The request's identifier.
@@ -53,7 +53,7 @@ pub enum QueueEvent<'a> {
 
 /// An encoded request. The second head surrounds the payload if that is sent at once.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedRequest {
     /// The heads, in sending order.
     pub heads: [FrameHead; 2],
     /// `true` if the payload is sent with the heads; otherwise the server requests it.
@@ -131,7 +131,7 @@ impl HostQueue {
             return false;
         }
         let entry = Submission::new(AdminOpcode::KEEP_ALIVE.0, ALIVE, 0);
-        self.out.extend(self.session.capsule(&entry, Carried::default(), &[]));
+        self.out.extend(self.session.capsule(&entry, TransferSizes::default(), &[]));
         true
     }
 
@@ -147,7 +147,7 @@ impl HostQueue {
         cid: CommandId,
         command: Command,
         payload: &[u8],
-    ) -> Result<Encoded, Status> {
+    ) -> Result<EncodedRequest, Status> {
         let (opcode, flags) = match command {
             Command::Read(_) => (NvmOpcode::READ, 0),
             Command::Write { fua, .. } => (NvmOpcode::WRITE, if fua { BLOCK_FUA } else { 0 }),
@@ -179,16 +179,20 @@ impl HostQueue {
             (false, _) => SglDescriptor::transport(bytes as u32),
         };
         let sends = if has_payload { 0 } else { payload.len() };
-        let carried = Carried { receives, sends, ..Carried::default() };
+        let carried = TransferSizes { receives, sends, ..TransferSizes::default() };
         let data = if has_payload { payload } else { &[] };
-        Ok(Encoded { heads: self.session.capsule(&entry, carried, data), has_payload })
+        Ok(EncodedRequest { heads: self.session.capsule(&entry, carried, data), has_payload })
     }
 
     /// Returns the head around a payload that the server has requested.
     ///
     /// # Errors
     /// Returns [`Refusal::Pieces`] if the server does not request all of it at once.
-    pub fn payload(&mut self, ready: &Ready, payload: &[u8]) -> Result<FrameHead, Refusal> {
+    pub fn payload(
+        &mut self,
+        ready: &ReadyToTransfer,
+        payload: &[u8],
+    ) -> Result<FrameHead, Refusal> {
         if ready.offset != 0
             || ready.bytes != payload.len()
             || ready.bytes > self.session.data_bytes_max()
@@ -230,7 +234,7 @@ impl HostQueue {
                     return Ok(Some(QueueEvent::Data { cid, offset, bytes }));
                 }
                 HostEvent::Ready(ready) if self.is_up => return Ok(Some(QueueEvent::Ready(ready))),
-                HostEvent::Ready(_) => return Err(Refusal::Protocol(Fatal::OutOfRange)),
+                HostEvent::Ready(_) => return Err(Refusal::Protocol(ProtocolError::OutOfRange)),
                 HostEvent::Ended { completion, data } if self.setup.is_some() => {
                     if !data.is_ok() {
                         return Err(Refusal::Step(
@@ -261,8 +265,8 @@ impl HostQueue {
         let next = setup.take(completion, &self.inbox, &self.options, &mut self.found)?;
         self.inbox.clear();
         match next {
-            Next::Ask(ask) => self.ask(&ask),
-            Next::Up => {
+            SetupStep::Ask(ask) => self.ask(&ask),
+            SetupStep::Up => {
                 self.setup = None;
                 self.inbox = Vec::new();
                 self.is_up = true;
@@ -271,7 +275,7 @@ impl HostQueue {
         Ok(self.is_up)
     }
 
-    fn ask(&mut self, ask: &Ask) {
+    fn ask(&mut self, ask: &SetupCommand) {
         let mut bytes = Vec::new();
         self.session.command(&ask.entry, ask.carried, &ask.data, &mut bytes);
         self.say(&bytes);

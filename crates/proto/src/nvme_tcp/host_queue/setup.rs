@@ -12,8 +12,8 @@ use wire::nvme::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::words::{Found, HostOptions, Refusal};
-use crate::nvme::auth::{Answer, Credentials, Hash, PROOF_CHANCE_BYTES, Proof};
-use crate::nvme_tcp::{CAPSULE_DATA_BYTES_MAX, Carried};
+use crate::nvme::auth::{Credentials, Hash, HostAuthentication, HostReaction, PROOF_CHANCE_BYTES};
+use crate::nvme_tcp::{CAPSULE_DATA_BYTES_MAX, TransferSizes};
 
 /// The size in bytes of the data that Identify returns.
 const IDENTIFY_BYTES: u32 = 4096;
@@ -46,25 +46,25 @@ const NAMED_MAX: usize = 16;
 
 /// A command of the setup, ready to be sent.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct SetupCommand {
     pub(super) entry: Submission,
-    pub(super) carried: Carried,
+    pub(super) carried: TransferSizes,
     /// The data that travels in the command's capsule; empty for none.
     pub(super) data: Vec<u8>,
 }
 
 /// The step that follows a completion.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum SetupStep {
     /// A further command is to be sent.
-    Ask(Box<Ask>),
+    Ask(Box<SetupCommand>),
     /// The queue is set up.
     Up,
 }
 
 /// The command that was sent; its completion ends the stage.
 #[derive(Debug)]
-enum Stage {
+enum SetupStage {
     Connect,
     /// An Authentication Send was sent.
     Sent,
@@ -87,14 +87,14 @@ enum Stage {
 pub(super) struct Setup {
     /// The queue's identifier; zero for the admin queue.
     queue: u16,
-    stage: Stage,
-    proof: Option<Proof>,
+    stage: SetupStage,
+    proof: Option<HostAuthentication>,
 }
 
 impl Setup {
     /// Begins the setup of the admin queue, or of an I/O queue of the controller in `found`.
     /// Returns the setup and its first command.
-    pub(super) fn begin(queue: u16, options: &HostOptions, found: &Found) -> (Setup, Ask) {
+    pub(super) fn begin(queue: u16, options: &HostOptions, found: &Found) -> (Setup, SetupCommand) {
         let mut data = ConnectData::new_zeroed();
         data.host_id = options.host_id;
         data.cntlid = if queue == 0 { CONNECT_CNTLID_DYNAMIC } else { found.cntlid }.into();
@@ -114,8 +114,8 @@ impl Setup {
             ..ConnectCommand::new_zeroed()
         };
         let data = data.as_bytes().to_vec();
-        let ask = Ask { entry: *entry.entry(), carried: Carried::default(), data };
-        (Setup { queue, stage: Stage::Connect, proof: None }, ask)
+        let ask = SetupCommand { entry: *entry.entry(), carried: TransferSizes::default(), data };
+        (Setup { queue, stage: SetupStage::Connect, proof: None }, ask)
     }
 
     /// Processes a completion with the data received for it, and stores the server's properties in
@@ -129,69 +129,71 @@ impl Setup {
         data: &[u8],
         options: &HostOptions,
         found: &mut Found,
-    ) -> Result<Next, Refusal> {
+    ) -> Result<SetupStep, Refusal> {
         let status = completion.status();
         let result = completion.result.get();
         if !status.is_ok() {
             return self.refused(status, result, options);
         }
         match self.stage {
-            Stage::Connect => {
+            SetupStage::Connect => {
                 if self.queue == 0 {
                     found.cntlid = result as u16;
                 }
                 self.connected(result & MUST_AUTHENTICATE != 0, options, found.attempt)
             }
-            Stage::Sent => Ok(self.ask(Stage::Received, receive())),
-            Stage::Received => self.heard(data),
-            Stage::Verdict => Ok(self.proven()),
-            Stage::Capabilities => {
+            SetupStage::Sent => Ok(self.ask(SetupStage::Received, receive())),
+            SetupStage::Received => self.heard(data),
+            SetupStage::Verdict => Ok(self.proven()),
+            SetupStage::Capabilities => {
                 found.queue_depth_max = result as u16;
                 if options.queue_depth > found.queue_depth_max {
                     let (wanted, most) = (options.queue_depth, found.queue_depth_max);
                     return Err(Refusal::Depth { wanted, most });
                 }
-                Ok(self.ask(Stage::Enable, set(Property::CONFIGURATION, ENABLE)))
+                Ok(self.ask(SetupStage::Enable, set(Property::CONFIGURATION, ENABLE)))
             }
-            Stage::State if result & BROKEN != 0 => {
+            SetupStage::State if result & BROKEN != 0 => {
                 Err(Refusal::Step("enable the controller", Status::INTERNAL))
             }
-            Stage::State if result & READY != 0 => {
-                Ok(self.ask(Stage::Controller, identify(IdentifyCns::CONTROLLER, 0)))
+            SetupStage::State if result & READY != 0 => {
+                Ok(self.ask(SetupStage::Controller, identify(IdentifyCns::CONTROLLER, 0)))
             }
-            Stage::Enable | Stage::State => Ok(self.ask(Stage::State, get(Property::STATE, 4))),
-            Stage::Controller => {
+            SetupStage::Enable | SetupStage::State => {
+                Ok(self.ask(SetupStage::State, get(Property::STATE, 4)))
+            }
+            SetupStage::Controller => {
                 read_controller(data, found);
-                Ok(self.ask(Stage::Namespace, identify(IdentifyCns::NAMESPACE, options.nsid)))
+                Ok(self.ask(SetupStage::Namespace, identify(IdentifyCns::NAMESPACE, options.nsid)))
             }
-            Stage::Namespace => {
+            SetupStage::Namespace => {
                 let (namespace, _) = IdentifyNamespace::read_from_prefix(data).expect("its size");
                 if namespace.size.get() == 0 {
                     let list = identify(IdentifyCns::ACTIVE_NAMESPACES, 0);
-                    return Ok(self.ask(Stage::Namespaces, list));
+                    return Ok(self.ask(SetupStage::Namespaces, list));
                 }
                 read_namespace(&namespace, found);
-                Ok(self.ask(Stage::Queues, queues(options.queues)))
+                Ok(self.ask(SetupStage::Queues, queues(options.queues)))
             }
-            Stage::Namespaces => {
+            SetupStage::Namespaces => {
                 let words = data.chunks_exact(4).map(|word| word.try_into().expect("four bytes"));
                 let numbers = words.map(u32::from_le_bytes).take_while(|number| *number != 0);
                 Err(Refusal::NoNamespace(numbers.take(NAMED_MAX).collect()))
             }
-            Stage::Queues => {
+            SetupStage::Queues => {
                 found.queues = (result as u16).saturating_add(1);
                 if options.queues > usize::from(found.queues) {
                     let (wanted, granted) = (options.queues, found.queues);
                     return Err(Refusal::Queues { wanted, granted });
                 }
-                Ok(Next::Up)
+                Ok(SetupStep::Up)
             }
         }
     }
 
-    fn ask(&mut self, stage: Stage, ask: Ask) -> Next {
+    fn ask(&mut self, stage: SetupStage, ask: SetupCommand) -> SetupStep {
         self.stage = stage;
-        Next::Ask(Box::new(ask))
+        SetupStep::Ask(Box::new(ask))
     }
 
     /// Returns the step that follows a failed command, or the reason why the queue cannot be set
@@ -201,20 +203,22 @@ impl Setup {
         status: Status,
         result: u64,
         options: &HostOptions,
-    ) -> Result<Next, Refusal> {
+    ) -> Result<SetupStep, Refusal> {
         let names_subsystem = IN_DATA | core::mem::offset_of!(ConnectData, subsystem_nqn) as u64;
         Err(match (&self.stage, status.plain()) {
-            (Stage::Connect, Status::CONNECT_INVALID) if result == names_subsystem => {
+            (SetupStage::Connect, Status::CONNECT_INVALID) if result == names_subsystem => {
                 Refusal::NoSubsystem
             }
-            (Stage::Connect, Status::CONNECT_INVALID_HOST) => Refusal::NotAllowed,
+            (SetupStage::Connect, Status::CONNECT_INVALID_HOST) => Refusal::NotAllowed,
             (_, Status::AUTHENTICATION_REQUIRED) => Refusal::KeyNeeded,
-            (Stage::Namespace, Status::INVALID_NAMESPACE) => {
+            (SetupStage::Namespace, Status::INVALID_NAMESPACE) => {
                 let list = identify(IdentifyCns::ACTIVE_NAMESPACES, 0);
-                return Ok(self.ask(Stage::Namespaces, list));
+                return Ok(self.ask(SetupStage::Namespaces, list));
             }
             // A server without a limit need not know the feature.
-            (Stage::Queues, Status::INVALID_FIELD) if options.queues == 0 => return Ok(Next::Up),
+            (SetupStage::Queues, Status::INVALID_FIELD) if options.queues == 0 => {
+                return Ok(SetupStep::Up);
+            }
             (stage, _) => Refusal::Step(stage.name(), status),
         })
     }
@@ -225,7 +229,7 @@ impl Setup {
         must: bool,
         options: &HostOptions,
         attempt: u64,
-    ) -> Result<Next, Refusal> {
+    ) -> Result<SetupStep, Refusal> {
         let key = match (must, &options.key, &options.controller_key) {
             (false, _, Some(_)) => return Err(Refusal::NotAuthenticated),
             (false, ..) => return Ok(self.proven()),
@@ -238,40 +242,43 @@ impl Setup {
             key,
             controller_key: options.controller_key.clone(),
         };
-        let proof = Proof::new(credentials, chance(&options.chance, attempt, self.queue));
+        let proof =
+            HostAuthentication::new(credentials, chance(&options.chance, attempt, self.queue));
         let message = proof.negotiation();
         self.proof = Some(proof);
-        Ok(self.ask(Stage::Sent, send(message)))
+        Ok(self.ask(SetupStage::Sent, send(message)))
     }
 
-    fn heard(&mut self, message: &[u8]) -> Result<Next, Refusal> {
+    fn heard(&mut self, message: &[u8]) -> Result<SetupStep, Refusal> {
         let proof = self.proof.as_mut().expect("an authentication is under way");
         Ok(match proof.take(message).map_err(Refusal::NotProven)? {
-            Answer::Reply(reply) => self.ask(Stage::Sent, send(reply)),
-            Answer::Last(message) => self.ask(Stage::Verdict, send(message)),
-            Answer::Done => self.proven(),
+            HostReaction::Reply(reply) => self.ask(SetupStage::Sent, send(reply)),
+            HostReaction::Last(message) => self.ask(SetupStage::Verdict, send(message)),
+            HostReaction::Done => self.proven(),
         })
     }
 
-    fn proven(&mut self) -> Next {
+    fn proven(&mut self) -> SetupStep {
         self.proof = None;
         match self.queue {
-            0 => self.ask(Stage::Capabilities, get(Property::CAPABILITIES, 8)),
-            _ => Next::Up,
+            0 => self.ask(SetupStage::Capabilities, get(Property::CAPABILITIES, 8)),
+            _ => SetupStep::Up,
         }
     }
 }
 
-impl Stage {
+impl SetupStage {
     /// Returns the description of the refused command, for a message that begins with "refused to".
     fn name(&self) -> &'static str {
         match self {
-            Stage::Connect => "connect",
-            Stage::Sent | Stage::Received | Stage::Verdict => "authenticate",
-            Stage::Capabilities | Stage::State => "tell its properties",
-            Stage::Enable => "enable the controller",
-            Stage::Controller | Stage::Namespace | Stage::Namespaces => "identify what it has",
-            Stage::Queues => "grant queues",
+            SetupStage::Connect => "connect",
+            SetupStage::Sent | SetupStage::Received | SetupStage::Verdict => "authenticate",
+            SetupStage::Capabilities | SetupStage::State => "tell its properties",
+            SetupStage::Enable => "enable the controller",
+            SetupStage::Controller | SetupStage::Namespace | SetupStage::Namespaces => {
+                "identify what it has"
+            }
+            SetupStage::Queues => "grant queues",
         }
     }
 }
@@ -294,11 +301,11 @@ fn name(text: &str) -> [u8; NQN_BYTES] {
     field
 }
 
-fn plain(entry: Submission) -> Ask {
-    Ask { entry, carried: Carried::default(), data: Vec::new() }
+fn plain(entry: Submission) -> SetupCommand {
+    SetupCommand { entry, carried: TransferSizes::default(), data: Vec::new() }
 }
 
-fn get(property: Property, bytes: u8) -> Ask {
+fn get(property: Property, bytes: u8) -> SetupCommand {
     let command = PropertyCommand {
         opcode: FABRICS_OPCODE,
         flags: Submission::FLAGS_SGL,
@@ -310,7 +317,7 @@ fn get(property: Property, bytes: u8) -> Ask {
     plain(*command.entry())
 }
 
-fn set(property: Property, value: u64) -> Ask {
+fn set(property: Property, value: u64) -> SetupCommand {
     let command = PropertyCommand {
         opcode: FABRICS_OPCODE,
         flags: Submission::FLAGS_SGL,
@@ -322,16 +329,16 @@ fn set(property: Property, value: u64) -> Ask {
     plain(*command.entry())
 }
 
-fn identify(cns: IdentifyCns, nsid: u32) -> Ask {
+fn identify(cns: IdentifyCns, nsid: u32) -> SetupCommand {
     let mut entry = Submission::new(AdminOpcode::IDENTIFY.0, 0, nsid);
     entry.dword10 = u32::from(cns.0).into();
     entry.data = SglDescriptor::transport(IDENTIFY_BYTES);
-    let carried = Carried { receives: IDENTIFY_BYTES as usize, ..Carried::default() };
-    Ask { entry, carried, data: Vec::new() }
+    let carried = TransferSizes { receives: IDENTIFY_BYTES as usize, ..TransferSizes::default() };
+    SetupCommand { entry, carried, data: Vec::new() }
 }
 
 /// Asks for `count` I/O queues; zero stands for as many as possible.
-fn queues(count: usize) -> Ask {
+fn queues(count: usize) -> SetupCommand {
     let mut entry = Submission::new(AdminOpcode::SET_FEATURES.0, 0, 0);
     entry.dword10 = u32::from(Feature::QUEUES.0).into();
     let count = if count == 0 { QUEUES_MAX } else { count.min(QUEUES_MAX) };
@@ -354,19 +361,22 @@ fn auth(kind: FabricsKind, length: u32, data: SglDescriptor) -> AuthCommand {
     }
 }
 
-fn send(message: Vec<u8>) -> Ask {
+fn send(message: Vec<u8>) -> SetupCommand {
     let length = message.len() as u32;
     let data = SglDescriptor::in_capsule(0, length);
     let command = auth(FabricsKind::AUTHENTICATION_SEND, length, data);
-    Ask { entry: *command.entry(), carried: Carried::default(), data: message }
+    SetupCommand { entry: *command.entry(), carried: TransferSizes::default(), data: message }
 }
 
-fn receive() -> Ask {
+fn receive() -> SetupCommand {
     let data = SglDescriptor::transport(AUTH_BYTES_MAX);
     let command = auth(FabricsKind::AUTHENTICATION_RECEIVE, AUTH_BYTES_MAX, data);
-    let carried =
-        Carried { receives: AUTH_BYTES_MAX as usize, may_be_fewer: true, ..Carried::default() };
-    Ask { entry: *command.entry(), carried, data: Vec::new() }
+    let carried = TransferSizes {
+        receives: AUTH_BYTES_MAX as usize,
+        may_be_fewer: true,
+        ..TransferSizes::default()
+    };
+    SetupCommand { entry: *command.entry(), carried, data: Vec::new() }
 }
 
 fn read_controller(data: &[u8], found: &mut Found) {

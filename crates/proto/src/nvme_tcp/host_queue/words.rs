@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use contract::Fatal;
+use contract::ProtocolError;
 use wire::nvme::Status;
 
 use crate::nvme::auth::{ProofFailure, Secret};
@@ -69,7 +69,7 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The server broke the protocol.
-    Protocol(Fatal),
+    Protocol(ProtocolError),
     /// No such subsystem exists at this address.
     NoSubsystem,
     /// The subsystem does not admit this host.

@@ -24,11 +24,11 @@ fn member(name: &str) -> Option<Member> {
     Some(Member { tenant: TenantId(number as u32), epoch: 7 })
 }
 
-fn request(tag: u64, command: Command, payload: Payload) -> ParcelRequest {
+fn request(tag: u64, command: Command, payload: MigratingPayload) -> MigratingRequest {
     let received_at = Instant::from_nanos(NOW.as_nanos() - 1000 * tag);
     let (stream, namespace, device) = ((tag % 8) as u8, NamespaceId(3), 1);
     let (tenant, lba) = (TenantId(2), 1 << 40);
-    ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at }
+    MigratingRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at }
 }
 
 fn view() -> NamespaceView {
@@ -38,9 +38,9 @@ fn view() -> NamespaceView {
     view
 }
 
-fn parcel() -> Parcel {
+fn parcel() -> MigratingConnection {
     let range = Range::new(8, 2);
-    let whole = |bytes: usize| Payload::Whole(vec![7; bytes]);
+    let whole = |bytes: usize| MigratingPayload::Whole(vec![7; bytes]);
     let commands = [
         (Command::Read(range), 0),
         (Command::Write { range, fua: true }, 1024),
@@ -53,26 +53,31 @@ fn parcel() -> Parcel {
         (Command::Barrier, 0),
     ];
     let each = (1..).zip(commands);
-    let mut requests: Vec<ParcelRequest> =
+    let mut requests: Vec<MigratingRequest> =
         each.map(|(tag, (command, bytes))| request(tag, command, whole(bytes))).collect();
     let last = Command::Write { range, fua: false };
-    requests.push(request(99, last, Payload::Begun(vec![1; 1000])));
+    requests.push(request(99, last, MigratingPayload::Begun(vec![1; 1000])));
     let single = vec![Rights::NONE, Rights { read: false, write: true }];
-    Parcel {
+    MigratingConnection {
         from: 4,
         ticket: Ticket(9),
         peer: Peer::Internet("192.0.2.1:7420".parse().unwrap()),
         listener: ListenerId(2),
         view: view(),
         session: vec![b'r', 1, 2, 3],
-        grant: Some(ParcelGrant { tenant: TenantId(1), register: true, all: Rights::ALL, single }),
+        grant: Some(MigratingGrant {
+            tenant: TenantId(1),
+            register: true,
+            all: Rights::ALL,
+            single,
+        }),
         entered: Some(Member { tenant: TenantId(1), epoch: 0 }),
         handles: vec![
             None,
             Some(Member { tenant: TenantId(2), epoch: 3 }),
             Some(Member { tenant: TenantId(2), epoch: 2 }),
         ],
-        place: Some(ParcelPlace {
+        place: Some(MigratingNameClaim {
             tenant: TenantId(1),
             client: 1 << 100,
             connection: 6,
@@ -89,7 +94,10 @@ fn parcel() -> Parcel {
 }
 
 /// Encodes and decodes a parcel. Returns it as it arrives at a process whose clock is `ahead`.
-fn arrives(parcel: &Parcel, ahead: Duration) -> Result<Parcel, Unfit> {
+fn arrives(
+    parcel: &MigratingConnection,
+    ahead: Duration,
+) -> Result<MigratingConnection, TakeoverRefusal> {
     decode(&encode(parcel, NOW, name).unwrap(), parcel.from, NOW + ahead, member)
 }
 
@@ -100,17 +108,21 @@ fn a_parcel_arrives_with_its_tenants_by_name() {
     let arrived = arrives(&sent, ahead).unwrap();
     let (gold, silver) = (member("gold").unwrap(), member("silver").unwrap());
     let later = |at: Instant| at + ahead;
-    let requests = sent.requests.iter().cloned().map(|request| ParcelRequest {
+    let requests = sent.requests.iter().cloned().map(|request| MigratingRequest {
         tenant: silver.tenant,
         received_at: later(request.received_at),
         ..request
     });
-    let expected = Parcel {
+    let expected = MigratingConnection {
         ticket: Ticket(0),
-        grant: sent.grant.clone().map(|grant| ParcelGrant { tenant: gold.tenant, ..grant }),
+        grant: sent.grant.clone().map(|grant| MigratingGrant { tenant: gold.tenant, ..grant }),
         entered: Some(gold),
         handles: vec![None, Some(silver), None],
-        place: sent.place.map(|place| ParcelPlace { tenant: gold.tenant, serial: 0, ..place }),
+        place: sent.place.map(|place| MigratingNameClaim {
+            tenant: gold.tenant,
+            serial: 0,
+            ..place
+        }),
         requests: requests.collect(),
         paused_at: later(sent.paused_at),
         ..sent.clone()
@@ -120,7 +132,7 @@ fn a_parcel_arrives_with_its_tenants_by_name() {
 
 #[test]
 fn one_that_has_said_nothing_arrives_too() {
-    let sent = Parcel {
+    let sent = MigratingConnection {
         peer: Peer::Local { uid: 1000 },
         grant: None,
         entered: None,
@@ -149,7 +161,7 @@ fn a_request_that_waits_for_a_buffer_arrives() {
     assert_eq!((arrived.waiting, arrived.peer), (Some(waiting), sent.peer));
     // The waiting payload is received into the command's buffer.
     sent.waiting = Some(Request { payload_bytes: 4608, ..waiting });
-    assert_eq!(arrives(&sent, Duration::ZERO), Err(Unfit::Value("request")));
+    assert_eq!(arrives(&sent, Duration::ZERO), Err(TakeoverRefusal::Value("request")));
     let refused = Request { payload_bytes: 4608, verdict: Status::Invalid, ..waiting };
     sent.waiting = Some(refused);
     assert_eq!(arrives(&sent, Duration::ZERO).unwrap().waiting, Some(refused));
@@ -158,14 +170,17 @@ fn a_request_that_waits_for_a_buffer_arrives() {
 #[test]
 fn who_is_needed_must_be_known_on_both_sides() {
     let nobody = |_: TenantId, _: Option<u32>| None;
-    let unnamed = Err(Unfit::Tenant(String::new()));
+    let unnamed = Err(TakeoverRefusal::Tenant(String::new()));
     assert_eq!(encode(&parcel(), NOW, nobody), unnamed);
     let mut gone = parcel();
     gone.entered = Some(Member { tenant: TenantId(1), epoch: 1 });
     assert_eq!(encode(&gone, NOW, name), unnamed);
     let bytes = encode(&parcel(), NOW, name).unwrap();
     let only_gold = |name: &str| member(name).filter(|_| name == "gold");
-    assert_eq!(decode(&bytes, 0, NOW, only_gold), Err(Unfit::Tenant("silver".to_string())));
+    assert_eq!(
+        decode(&bytes, 0, NOW, only_gold),
+        Err(TakeoverRefusal::Tenant("silver".to_string()))
+    );
 }
 
 #[test]
@@ -177,15 +192,15 @@ fn what_is_no_parcel_is_refused() {
     let refused = |bytes: &[u8]| decode(bytes, 0, NOW, member).unwrap_err();
     let mut newer = good.clone();
     newer[8] = VERSION as u8 + 1;
-    assert_eq!(refused(&newer), Unfit::Version(VERSION + 1));
-    assert_eq!(refused(&[&good[..], &[0]].concat()), Unfit::Length);
-    assert_eq!(refused(b"something else"), Unfit::Foreign);
+    assert_eq!(refused(&newer), TakeoverRefusal::Version(VERSION + 1));
+    assert_eq!(refused(&[&good[..], &[0]].concat()), TakeoverRefusal::Length);
+    assert_eq!(refused(b"something else"), TakeoverRefusal::Foreign);
     let mut begun_twice = parcel();
     begun_twice.discards = true;
-    assert_eq!(arrives(&begun_twice, Duration::ZERO), Err(Unfit::Value("payload")));
+    assert_eq!(arrives(&begun_twice, Duration::ZERO), Err(TakeoverRefusal::Value("payload")));
     let mut long = parcel();
-    long.requests[1].payload = Payload::Whole(vec![0; 512]);
-    assert_eq!(arrives(&long, Duration::ZERO), Err(Unfit::Value("payload")));
+    long.requests[1].payload = MigratingPayload::Whole(vec![0; 512]);
+    assert_eq!(arrives(&long, Duration::ZERO), Err(TakeoverRefusal::Value("payload")));
     let said: Box<str> = refused(&newer).to_string().into();
     assert!(said.contains(&format!("version {}", VERSION + 1)), "{said}");
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use contract::{ConnId, Geometry, Instant, NamespaceId};
 use nearflash_proto::nvme::{
-    Action, Answer, Config, Environment, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn,
-    Origin, Outcome, Place, Port, PortId, Queue, Step, Subsystem,
+    Action, CommandResult, Config, Environment, ExecutionOutcome, Fabric, HostId, Hosts,
+    Identifiers, Namespace, Nqn, Origin, Port, PortId, Queue, QueueAddress, SubmissionStep,
+    Subsystem,
 };
 use wire::nvme::{
     AUTH_PROTOCOL, AdminOpcode, AuthCommand, Completion, ConnectCommand, ConnectData,
@@ -23,12 +24,12 @@ pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// An environment that counts wakes and jobs. Its unpredictable bytes are derived from a counter.
 #[derive(Debug, Default)]
-pub struct Around {
+pub struct CountingEnvironment {
     pub wakes: Arc<AtomicU64>,
     pub jobs: Arc<AtomicU64>,
 }
 
-impl Environment for Around {
+impl Environment for CountingEnvironment {
     fn wake(&self, _worker: u16) {
         self.wakes.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,7 +90,7 @@ pub fn config() -> Config {
 }
 
 pub fn fabric(config: &Config) -> Arc<Fabric> {
-    Fabric::new(config, Instant::ZERO, Box::<Around>::default()).unwrap()
+    Fabric::new(config, Instant::ZERO, Box::<CountingEnvironment>::default()).unwrap()
 }
 
 /// The name and the identifier of a host that connects.
@@ -142,12 +143,12 @@ pub struct Session {
     pub subsystem: String,
     pub port: PortId,
     pub admin: Queue,
-    pub place: Place,
+    pub place: QueueAddress,
     next_cid: u16,
 }
 
-pub fn place(worker: u16, index: u32) -> Place {
-    Place { worker, conn: ConnId { index, generation: 0 }, address: None }
+pub fn place(worker: u16, index: u32) -> QueueAddress {
+    QueueAddress { worker, conn: ConnId { index, generation: 0 }, address: None }
 }
 
 /// Connects an admin queue and enables the controller, as Linux does.
@@ -156,7 +157,7 @@ pub fn connect(
     host: &Host,
     subsystem: &str,
     port: u16,
-    at: Place,
+    at: QueueAddress,
 ) -> Session {
     let mut session = open(fabric, host, subsystem, port, at).expect("connects");
     session.enable();
@@ -178,7 +179,7 @@ pub fn open(
     host: &Host,
     subsystem: &str,
     port: u16,
-    place: Place,
+    place: QueueAddress,
 ) -> Result<Session, Completion> {
     open_from(fabric, host, subsystem, Origin::plain(PortId(port), place))
 }
@@ -209,7 +210,7 @@ impl Session {
         host: &Host,
         subsystem: &str,
         admin: Queue,
-        place: Place,
+        place: QueueAddress,
     ) -> Session {
         let (fabric, host) = (Arc::clone(fabric), host.clone());
         let (subsystem, port) = (subsystem.to_owned(), PortId(1));
@@ -236,7 +237,7 @@ impl Session {
     }
 
     /// Connects an I/O queue of the controller. Returns the completion if it is refused.
-    pub fn io(&self, queue: u16, place: Place) -> Result<Queue, Completion> {
+    pub fn io(&self, queue: u16, place: QueueAddress) -> Result<Queue, Completion> {
         self.io_from(queue, Origin::plain(self.port, place))
     }
 
@@ -312,10 +313,10 @@ impl Session {
     pub fn await_event(&mut self) -> u16 {
         let cid = self.cid();
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, cid, 0);
-        assert_eq!(self.admin.begin(&entry), Step::Controller { payload_bytes: 0 });
+        assert_eq!(self.admin.begin(&entry), SubmissionStep::Controller { payload_bytes: 0 });
         let mut out = Vec::new();
         let outcome = self.admin.execute(&entry, &[], Instant::ZERO, &mut out);
-        assert_eq!(outcome, Outcome::Parked);
+        assert_eq!(outcome, ExecutionOutcome::Parked);
         cid
     }
 
@@ -351,18 +352,18 @@ pub fn run(
     now: Instant,
 ) -> Result<(u64, Vec<u8>), Status> {
     let answer = match queue.begin(entry) {
-        Step::Refused(answer) => return Err(answer.status),
-        Step::Device(io) => panic!("{io:?} is for a device"),
-        Step::Busy => panic!("no other thread is there"),
-        Step::Controller { payload_bytes } => {
+        SubmissionStep::Refused(answer) => return Err(answer.status),
+        SubmissionStep::Device(io) => panic!("{io:?} is for a device"),
+        SubmissionStep::Busy => panic!("no other thread is there"),
+        SubmissionStep::Controller { payload_bytes } => {
             assert_eq!(payload_bytes, payload.len());
             let mut out = vec![0xaa; 7];
             match queue.execute(entry, payload, now, &mut out) {
-                Outcome::Done(answer) if answer.status.is_ok() => {
+                ExecutionOutcome::Done(answer) if answer.status.is_ok() => {
                     queue.seal(answer);
                     return Ok((answer.result, out));
                 }
-                Outcome::Done(answer) => {
+                ExecutionOutcome::Done(answer) => {
                     assert!(out.is_empty(), "data with an error");
                     answer
                 }
@@ -383,7 +384,7 @@ pub fn poll(fabric: &Arc<Fabric>, worker: u16, now: Instant) -> Vec<Action> {
 /// Returns the events among the actions: connection, command, result.
 pub fn events(actions: &[Action]) -> Vec<(ConnId, u16, u64)> {
     let events = actions.iter().filter_map(|action| match action {
-        Action::Complete { conn, answer: Answer { cid, status, result }, .. } => {
+        Action::Complete { conn, answer: CommandResult { cid, status, result }, .. } => {
             assert!(status.is_ok());
             Some((*conn, *cid, *result))
         }

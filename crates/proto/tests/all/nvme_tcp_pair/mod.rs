@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Movable,
-    Opening, Reply, Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Speaks, Status, TenantId,
+    BLOCK_BYTES, Command, CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant,
+    MigratableSession, ProtocolError, Reply, Request, SPEECH_BYTES_MAX, Session, SessionEvent,
+    Slot, SlotTable, Status, TenantId, UnsolicitedOutput,
 };
-use nearflash_proto::nvme::{Busy, Fabric, Held, PortId};
+use nearflash_proto::nvme::{Fabric, HeldCommands, LockBusy, PortId};
 use nearflash_proto::nvme_tcp::{
-    Carried, ControllerSession, Digests, HostEvent, HostSession, WorkerFabric,
+    ControllerSession, Digests, HostEvent, HostSession, TransferSizes, WorkerFabric,
 };
 use wire::nvme::{ConnectData, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;
@@ -40,7 +41,7 @@ pub struct Target {
     /// The bytes that the session has sent.
     pub out: Vec<u8>,
     /// The reason for which the session has ended the connection; `None` while it goes on.
-    pub ended: Option<Fatal>,
+    pub ended: Option<ProtocolError>,
     /// The tenants that the session has announced.
     pub charged: Vec<Option<TenantId>>,
     /// The fence that the session has announced.
@@ -99,7 +100,7 @@ impl Target {
     /// Makes the connection one over TLS, which began with the key of this identity.
     pub fn secured(self, identity: &str) -> Target {
         let heard = identity.as_bytes().into();
-        let opening = Opening { is_secured: true, heard, proven: None };
+        let opening = CompletedPrelude { is_secured: true, heard, proven: None };
         Target { session: self.session.after(&opening), ..self }
     }
 
@@ -125,7 +126,7 @@ impl Target {
         let desk = self.desks[self.moves as usize % 2].clone();
         self.session = ControllerSession::unpack_at(desk, &packed).expect("it was packed");
         if is_shut && ControllerSession::number(&packed).is_some() {
-            assert_eq!(fabric.shut_while(|| self.session.claim_queue()), Err(Busy));
+            assert_eq!(fabric.shut_while(|| self.session.claim_queue()), Err(LockBusy));
         }
         self.session.claim_queue().unwrap();
         let conn = ConnId { index: 1, generation: self.moves };
@@ -160,7 +161,7 @@ impl Target {
     }
 
     /// Moves the session and its controller to another process, where `held` commands wait.
-    pub fn export(&mut self, held: Held) {
+    pub fn export(&mut self, held: HeldCommands) {
         let (from, to) = (self.fabric(), host::fabric(&host::config()));
         let mut admin = self.admin.take().expect("it goes once").admin;
         let cntlid = admin.cntlid();
@@ -226,10 +227,10 @@ impl Target {
             let (expected, here) = (self.session.expects(), input.len());
             match self.session.next_event(&mut input) {
                 Ok(Some(event)) => {
-                    if let (Some(Expected { place, bytes }), 1..) = (expected, here) {
+                    if let (Some(ExpectedPayload { place, bytes }), 1..) = (expected, here) {
                         let (where_to, len) = match &event {
-                            Event::Payload { bytes, .. } => (None, bytes.len()),
-                            Event::Piece { slot, offset, bytes, .. } => {
+                            SessionEvent::Payload { bytes, .. } => (None, bytes.len()),
+                            SessionEvent::Piece { slot, offset, bytes, .. } => {
                                 (Some((*slot, *offset)), bytes.len())
                             }
                             other => panic!("payload was expected, not {other:?}"),
@@ -249,16 +250,16 @@ impl Target {
         self.say();
     }
 
-    fn handle(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: SessionEvent<'_>) {
         match event {
-            Event::Request(request) if request.payload_bytes == 0 => {
+            SessionEvent::Request(request) if request.payload_bytes == 0 => {
                 self.waiting.push(Whole { request, payload: Vec::new() });
             }
-            Event::Request(request) => {
+            SessionEvent::Request(request) => {
                 assert!(self.receiving.is_none(), "a payload was not ended");
                 self.receiving = Some(Whole { request, payload: Vec::new() });
             }
-            Event::Payload { bytes, end } => {
+            SessionEvent::Payload { bytes, end } => {
                 let mut whole = self.receiving.take().expect("behind its request");
                 whole.payload.extend_from_slice(bytes);
                 match end {
@@ -266,8 +267,8 @@ impl Target {
                     Some(status) => self.whole(whole, status),
                 }
             }
-            Event::Awaited(request) => self.put_off.push_back(request),
-            Event::Piece { slot, offset, bytes, end } => {
+            SessionEvent::Awaited(request) => self.put_off.push_back(request),
+            SessionEvent::Piece { slot, offset, bytes, end } => {
                 let whole = self.awaited.get(slot);
                 whole.payload[offset..offset + bytes.len()].copy_from_slice(bytes);
                 if let Some(status) = end {
@@ -275,13 +276,13 @@ impl Target {
                     self.whole(whole, status);
                 }
             }
-            Event::Own => {
+            SessionEvent::Own => {
                 self.ended = self.session.attend(Instant::ZERO).err();
                 self.say();
             }
-            Event::Attached(tenant) => self.charged.push(tenant),
-            Event::Fenced(fence) => self.fence = Some(fence),
-            Event::Control(control) => panic!("{control:?} is of another protocol"),
+            SessionEvent::Attached(tenant) => self.charged.push(tenant),
+            SessionEvent::Fenced(fence) => self.fence = Some(fence),
+            SessionEvent::Control(control) => panic!("{control:?} is of another protocol"),
         }
     }
 
@@ -442,7 +443,7 @@ impl Pair {
         assert_eq!(host.next_event(&mut &said[..]), Ok(Some(HostEvent::Open)));
         let entry = connect_entry(chance.flip());
         let mut out = Vec::new();
-        host.command(&entry, Carried::default(), data.as_bytes(), &mut out);
+        host.command(&entry, TransferSizes::default(), data.as_bytes(), &mut out);
         feed_cut(&mut target, chance, &out);
         let said = std::mem::take(&mut target.out);
         let event = host.next_event(&mut &said[..]).unwrap();
@@ -457,7 +458,7 @@ impl Pair {
         let mut pair = Pair::connect(&mut Chance(7), Digests { header: true, data: true });
         let (entry, data) = (ranged(NvmOpcode::WRITE, 3, 8, 32), vec![5; 32 * 512]);
         let mut out = Vec::new();
-        let carried = Carried { sends: data.len(), ..Carried::default() };
+        let carried = TransferSizes { sends: data.len(), ..TransferSizes::default() };
         pair.host.command(&entry, carried, &[], &mut out);
         pair.target.feed(&out);
         (pair, data)

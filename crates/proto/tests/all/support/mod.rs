@@ -5,9 +5,9 @@
 pub(crate) mod rounds;
 
 use contract::{
-    Command, Control, Event, Fatal, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo,
-    Notice, REQUEST_BYTES_MAX, Range, Register, Reply, Request, Rights, Session, Slo, Status,
-    TenantReply,
+    Command, ControlRequest, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice,
+    ProtocolError, REQUEST_BYTES_MAX, Range, Reply, Request, Rights, Session, SessionEvent, Slo,
+    Status, TenantRegistration, TenantReply,
 };
 use nearflash_proto::reflex::{
     ClientEvent, ClientSession, REQUEST_BLOCKS_MAX, STREAMS_MAX, ServerSession,
@@ -95,20 +95,20 @@ pub(crate) fn variant_name(debugged: &impl std::fmt::Debug) -> String {
 
 /// An event of a server's session, with the pieces of each payload joined.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum JoinedServerEvent {
     Request(Request),
     Payload(Vec<u8>, Status),
-    Control(Control),
-    Ended(Fatal),
+    Control(ControlRequest),
+    Ended(ProtocolError),
 }
 
 /// An event of a client's session, with the pieces of each payload joined.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum JoinedClientEvent {
     Reply { tag: u64, status: Status, body_bytes: usize },
     Body(Vec<u8>, Status),
     Other(ClientEvent<'static>),
-    Ended(Fatal),
+    Ended(ProtocolError),
 }
 
 /// The pieces of a payload so far, and the promised number of its bytes.
@@ -140,7 +140,10 @@ impl Tally {
 
 /// Feeds the pieces to a server's session, answers every request, and returns the session's events.
 /// Hellos are granted checksums if `checksums` is set.
-pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: bool) -> Vec<Heard> {
+pub(crate) fn serve<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    checksums: bool,
+) -> Vec<JoinedServerEvent> {
     let mut session = ServerSession::new();
     let mut heard = Vec::new();
     let mut tally = Tally::default();
@@ -151,36 +154,36 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(fatal) => {
-                    heard.push(Heard::Ended(fatal));
+                    heard.push(JoinedServerEvent::Ended(fatal));
                     return heard;
                 }
             };
             assert!(input.len() < before, "an event out of nothing: {event:?}");
             let passed = match &event {
-                Event::Payload { bytes, .. } => Some(bytes.len()),
+                SessionEvent::Payload { bytes, .. } => Some(bytes.len()),
                 _ => None,
             };
             assert_eq!(passed, expected.map(|e| e.bytes.min(before)), "{event:?}");
             match event {
-                Event::Request(request) => {
+                SessionEvent::Request(request) => {
                     check_request(&request);
                     tally.promise(request.payload_bytes);
                     answer(&mut session, &request);
-                    heard.push(Heard::Request(request));
+                    heard.push(JoinedServerEvent::Request(request));
                 }
-                Event::Payload { bytes, end } => {
+                SessionEvent::Payload { bytes, end } => {
                     if let Some((bytes, end)) = tally.piece(bytes, end) {
-                        heard.push(Heard::Payload(bytes, end));
+                        heard.push(JoinedServerEvent::Payload(bytes, end));
                     }
                 }
-                Event::Control(control) => {
+                SessionEvent::Control(control) => {
                     tally.promise(0);
-                    if let Control::Hello(hello) = &*control {
+                    if let ControlRequest::Hello(hello) = &*control {
                         let reply = HelloReply { checksums, ..HelloReply::default() };
                         let reply = Reply::Hello { tag: hello.tag, status: Status::Ok, reply };
                         session.reply(&reply, &[]).expect("a hello can be answered");
                     }
-                    heard.push(Heard::Control(*control));
+                    heard.push(JoinedServerEvent::Control(*control));
                 }
                 other => panic!("this protocol has no {other:?}"),
             }
@@ -218,7 +221,7 @@ fn answer(session: &mut ServerSession, request: &Request) {
 pub(crate) fn listen<'a>(
     session: &mut ClientSession,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Vec<Said> {
+) -> Vec<JoinedClientEvent> {
     let mut said = Vec::new();
     let mut tally = Tally::default();
     for mut input in pieces {
@@ -228,7 +231,7 @@ pub(crate) fn listen<'a>(
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(fatal) => {
-                    said.push(Said::Ended(fatal));
+                    said.push(JoinedClientEvent::Ended(fatal));
                     return said;
                 }
             };
@@ -243,14 +246,14 @@ pub(crate) fn listen<'a>(
                     assert!(body_bytes <= REQUEST_BYTES_MAX);
                     assert!(body_bytes == 0 || status.is_ok());
                     tally.promise(body_bytes);
-                    Some(Said::Reply { tag, status, body_bytes })
+                    Some(JoinedClientEvent::Reply { tag, status, body_bytes })
                 }
                 ClientEvent::Body { bytes, end } => {
-                    tally.piece(bytes, end).map(|(bytes, end)| Said::Body(bytes, end))
+                    tally.piece(bytes, end).map(|(bytes, end)| JoinedClientEvent::Body(bytes, end))
                 }
                 other => {
                     tally.promise(0);
-                    Some(Said::Other(owned(other)))
+                    Some(JoinedClientEvent::Other(owned(other)))
                 }
             });
             assert!(tally.promised == 0 || session.is_mid_message());
@@ -333,7 +336,7 @@ pub(crate) fn command(chance: &mut Chance, version: u8, blocks_max: usize) -> Co
     }
 }
 
-fn control(chance: &mut Chance) -> Control {
+fn control(chance: &mut Chance) -> ControlRequest {
     let tag = chance.next();
     let tenant = chance.next() as u16;
     let slo = Slo {
@@ -346,11 +349,11 @@ fn control(chance: &mut Chance) -> Control {
     let slo = (chance.below(4) > 0).then_some(slo);
     let name = chance.name();
     match chance.below(5) {
-        0 => Control::Ping { tag },
-        1 => Control::Info { tag, namespace: namespace(chance) },
-        2 => Control::Register(Register { tag, tenant, name, slo }),
-        3 => Control::Renegotiate(Register { tag, tenant, name, slo }),
-        _ => Control::Unregister { tag, tenant },
+        0 => ControlRequest::Ping { tag },
+        1 => ControlRequest::Info { tag, namespace: namespace(chance) },
+        2 => ControlRequest::Register(TenantRegistration { tag, tenant, name, slo }),
+        3 => ControlRequest::Renegotiate(TenantRegistration { tag, tenant, name, slo }),
+        _ => ControlRequest::Unregister { tag, tenant },
     }
 }
 
@@ -365,18 +368,18 @@ pub(crate) fn client_stream(
     version: u8,
     checksums: bool,
     messages: usize,
-) -> (Vec<u8>, Vec<Heard>) {
+) -> (Vec<u8>, Vec<JoinedServerEvent>) {
     let mut pair = meet(chance, version, checksums);
     let mut bytes = pair.to_server.clone();
     let mut heard = Vec::new();
     if version == 2 {
-        heard.push(Heard::Control(Control::Hello(pair.hello.clone())));
+        heard.push(JoinedServerEvent::Control(ControlRequest::Hello(pair.hello.clone())));
     }
     for _ in 0..messages {
         if version == 2 && chance.below(3) == 0 {
             let control = control(chance);
             bytes.extend(join(&pair.client.control(&control).expect("a control")));
-            heard.push(Heard::Control(control));
+            heard.push(JoinedServerEvent::Control(control));
             continue;
         }
         let command = command(chance, version, 3);
@@ -390,7 +393,7 @@ pub(crate) fn client_stream(
         let head = pair.client.request(tag, stream, namespace, command, &payload);
         bytes.extend_from_slice(head.expect("a request").bytes());
         bytes.extend_from_slice(&payload);
-        heard.push(Heard::Request(Request {
+        heard.push(JoinedServerEvent::Request(Request {
             tag: seen_tag,
             stream,
             namespace,
@@ -400,7 +403,7 @@ pub(crate) fn client_stream(
             verdict: Status::Ok,
         }));
         if !payload.is_empty() {
-            heard.push(Heard::Payload(payload, Status::Ok));
+            heard.push(JoinedServerEvent::Payload(payload, Status::Ok));
         }
     }
     (bytes, heard)
@@ -413,7 +416,7 @@ pub(crate) fn server_stream(
     version: u8,
     checksums: bool,
     messages: usize,
-) -> (ClientSession, Vec<u8>, Vec<Said>) {
+) -> (ClientSession, Vec<u8>, Vec<JoinedClientEvent>) {
     let mut pair = meet(chance, version, checksums);
     let mut bytes = Vec::new();
     let mut said = Vec::new();
@@ -421,7 +424,7 @@ pub(crate) fn server_stream(
         if version == 2 && chance.below(2) == 0 {
             let (reply, event) = control_reply(chance);
             bytes.extend_from_slice(pair.server.reply(&reply, &[]).expect("a reply").bytes());
-            said.push(Said::Other(event));
+            said.push(JoinedClientEvent::Other(event));
             continue;
         }
         let command = command(chance, version, 3);
@@ -435,9 +438,9 @@ pub(crate) fn server_stream(
         let reply = Reply::Done { tag: named, command, status };
         bytes.extend_from_slice(pair.server.reply(&reply, &body).expect("a reply").bytes());
         bytes.extend_from_slice(&body);
-        said.push(Said::Reply { tag, status, body_bytes: body.len() });
+        said.push(JoinedClientEvent::Reply { tag, status, body_bytes: body.len() });
         if !body.is_empty() {
-            said.push(Said::Body(body, Status::Ok));
+            said.push(JoinedClientEvent::Body(body, Status::Ok));
         }
     }
     (pair.client, bytes, said)

@@ -14,7 +14,7 @@ fn said(text: &str) -> String {
         Err(mistakes) => return mistakes.told(file),
     };
     let config = Changes::default().made_to(&base);
-    match Draft::of(&base, &config, Beside::default()) {
+    match StartupPlan::of(&base, &config, CommandLineSettings::default()) {
         Ok(_) => "-".to_owned(),
         Err(mistakes) => mistakes.told(file),
     }
@@ -246,7 +246,8 @@ fn mistakes_that_have_nothing_to_do_with_each_other_are_told_together() {
 
 #[test]
 fn what_only_follows_from_a_mistake_is_not_told() {
-    // The namespace is named by a listener, a rule and a subsystem, the tenant by all of them and a host.
+    // The namespace is named by a listener, a rule and a subsystem, the tenant by all of them and a
+    // host.
     let text = "[[device]]\nname = \"d\"\nspec = \"mem:1GB\"\nmodel = \"a\"\n\
                 [[namespace]]\ndevice = \"d\"\nsize = \"1GiB\"\n\
                 [[tenant]]\nname = \"t\"\nlatency_us = 1\niops = 1\n\
@@ -270,7 +271,7 @@ fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
             device.recalibrate_scratch = scratch.map(str::to_owned);
             changes.devices.insert(device.name.clone(), Some(device));
         }
-        let draft = Draft::of(&base, &changes.made_to(&base), Beside::default());
+        let draft = StartupPlan::of(&base, &changes.made_to(&base), CommandLineSettings::default());
         draft.err().map(|mistakes| mistakes.told(None))
     };
     for (now, is_refused) in [
@@ -291,7 +292,7 @@ fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
 fn meaning(text: &str) -> String {
     let base = Config::parse(text).unwrap();
     let config = Changes::default().made_to(&base);
-    let draft = Draft::of(&base, &config, Beside::default())
+    let draft = StartupPlan::of(&base, &config, CommandLineSettings::default())
         .unwrap_or_else(|mistakes| panic!("{text}{mistakes}"));
     let tenants: Vec<String> = draft
         .tenants
@@ -306,7 +307,7 @@ fn meaning(text: &str) -> String {
         })
         .collect();
     let mut mistakes = Mistakes::default();
-    let rooms = [Room::of_blocks(1 << 21)];
+    let rooms = [DeviceCapacity::of_blocks(1 << 21)];
     let devices: Vec<_> = config
         .all_devices()
         .iter()

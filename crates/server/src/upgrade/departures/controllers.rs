@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use contract::{Instant, Parcel};
+use contract::{Instant, MigratingConnection};
 use control::HANDED_AT_ONCE;
 use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
 use proto::nvme_tcp::ControllerSession;
-use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
+use proto::takeover::{BODY_BYTES_MAX, TakeoverKind, encode, put_controller, put_parcel_within};
 
 use super::super::step::{STEP_MAX, step_with};
-use super::super::talk::Over;
+use super::super::talk::ChannelEnd;
 use super::{Departures, HELD_MAX};
 
 /// The time limits for the connections of one controller to become quiet together: when it is asked
@@ -38,11 +38,11 @@ const MUCH: &str = "its connections have more under way than fits one message (2
 
 /// The connections of a controller that have come from their workers: by queue identifier, the
 /// number by which the queue moves, and its parcel.
-type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
+type GatheredQueues = BTreeMap<u16, (u64, Box<MigratingConnection>)>;
 
 /// A controller that was shown to the successor and still belongs to this process.
 #[derive(Debug)]
-struct Shown {
+struct OfferedController {
     cntlid: u16,
     /// The tickets of the controller's connections.
     tickets: Vec<u64>,
@@ -53,9 +53,9 @@ struct Shown {
 /// The controllers on their way to the successor.
 #[derive(Debug, Default)]
 pub(super) struct Controllers {
-    gathered: BTreeMap<u16, Gathered>,
+    gathered: BTreeMap<u16, GatheredQueues>,
     /// The controllers that were shown, by the ticket of their admin queue's connection.
-    shown: BTreeMap<u64, Shown>,
+    shown: BTreeMap<u64, OfferedController>,
     /// The identifiers of all NVMe controllers that have so far been asked to finish their
     /// commands.
     called: HashSet<u16>,
@@ -112,7 +112,7 @@ impl Departures<'_> {
                 fabric.set_exporting(controller.cntlid, true);
                 self.controllers.called.insert(controller.cntlid);
                 self.controllers.late.remove(&controller.cntlid);
-                self.controllers.gathered.insert(controller.cntlid, Gathered::new());
+                self.controllers.gathered.insert(controller.cntlid, GatheredQueues::new());
             }
         }
         let most = at_workers.into_iter().max().unwrap_or(0);
@@ -164,7 +164,7 @@ impl Departures<'_> {
         }
     }
 
-    fn release(&mut self, fabric: &Fabric, cntlid: u16, gathered: Gathered, now: Instant) {
+    fn release(&mut self, fabric: &Fabric, cntlid: u16, gathered: GatheredQueues, now: Instant) {
         fabric.cancel_export(cntlid, now);
         for (_, parcel) in gathered.into_values() {
             self.hand_over.give_back(parcel);
@@ -172,7 +172,11 @@ impl Departures<'_> {
     }
 
     /// Takes a connection that is a queue of a controller from its worker.
-    pub(super) fn take_queue(&mut self, number: u64, parcel: Box<Parcel>) -> Result<(), String> {
+    pub(super) fn take_queue(
+        &mut self,
+        number: u64,
+        parcel: Box<MigratingConnection>,
+    ) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else {
             self.hand_over.give_back(parcel);
             return Ok(());
@@ -201,7 +205,7 @@ impl Departures<'_> {
         &mut self,
         fabric: &Fabric,
         cntlid: u16,
-        gathered: Gathered,
+        gathered: GatheredQueues,
     ) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let now = grounds.clock.now();
@@ -225,15 +229,23 @@ impl Departures<'_> {
             tickets.push(ticket.0);
             self.shown.insert(ticket.0, (parcel, shelved));
         }
-        let sent =
-            self.send_shown(Kind::Controller, grounds.clock.machine_nanos(), &body, &tickets);
+        let sent = self.send_shown(
+            TakeoverKind::Controller,
+            grounds.clock.machine_nanos(),
+            &body,
+            &tickets,
+        );
         step_with("predecessor", "controller", tickets.len());
         self.moved_at = now;
-        self.controllers.shown.insert(tickets[0], Shown { cntlid, tickets, numbers });
+        self.controllers.shown.insert(tickets[0], OfferedController { cntlid, tickets, numbers });
         sent.map_err(String::from)
     }
 
-    fn controller_body(&self, own: &ExportedController, all: &Gathered) -> Result<Vec<u8>, String> {
+    fn controller_body(
+        &self,
+        own: &ExportedController,
+        all: &GatheredQueues,
+    ) -> Result<Vec<u8>, String> {
         let now = self.grounds.clock.now();
         let controller = own.encode(now).map_err(|unfit| unfit.to_string())?;
         let mut body = put_controller(&controller);
@@ -256,7 +268,7 @@ impl Departures<'_> {
         true
     }
 
-    fn take_controller_back(&mut self, shown: &Shown) {
+    fn take_controller_back(&mut self, shown: &OfferedController) {
         let now = self.grounds.clock.now();
         if let Some(fabric) = self.grounds.live.fabric() {
             fabric.cancel_export(shown.cntlid, now);
@@ -271,12 +283,12 @@ impl Departures<'_> {
     /// Hands a controller over with one message when the successor has taken its connections, or
     /// keeps it if its state has changed. Returns `None` if the connections belong to no
     /// controller.
-    pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), Over>> {
+    pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), ChannelEnd>> {
         let shown = self.controllers.shown.remove(tickets.first()?)?;
         let fabric = self.grounds.live.fabric()?;
         if shown.tickets != tickets {
             self.take_controller_back(&shown);
-            return Some(Err(Over::Nonsense("it takes a part of a controller".to_owned())));
+            return Some(Err(ChannelEnd::Nonsense("it takes a part of a controller".to_owned())));
         }
         if let Err(why) = fabric.hand_over(shown.cntlid, &shown.numbers) {
             tracing::warn!(cntlid = shown.cntlid, %why, "a controller stays");
@@ -311,6 +323,6 @@ impl Departures<'_> {
 }
 
 /// Returns the number of a parcel's queue; `None` if the parcel is no queue of a controller.
-pub(super) fn number(parcel: &Parcel) -> Option<u64> {
+pub(super) fn number(parcel: &MigratingConnection) -> Option<u64> {
     ControllerSession::number(&parcel.session)
 }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use contract::{Buf, Instant};
-use flash::Chance;
-use packets::{Arrived, PeerAddress};
+use flash::Rng;
+use packets::{PeerAddress, ReceivedPacket};
 use wire::packets::PacketKind;
 
 use crate::marks::{Mark, Marks};
@@ -43,17 +43,17 @@ pub(super) type SharedAir = Rc<RefCell<Air>>;
 
 /// A packet on its way.
 #[derive(Clone)]
-struct Flying {
+struct PacketInFlight {
     from: SocketAddr,
     to: usize,
     bytes: Vec<u8>,
 }
 
 /// The network card of a host, with the packets on their way to it.
-struct Place {
+struct NetworkCard {
     address: SocketAddr,
     /// The packets on their way here, by the time of their arrival.
-    coming: BTreeMap<(Instant, u64), Flying>,
+    coming: BTreeMap<(Instant, u64), PacketInFlight>,
     /// The receive buffers that are not lent.
     bufs: Vec<Buf>,
     /// The time until which no packet comes to or leaves this card.
@@ -66,19 +66,19 @@ struct Place {
 /// The network that carries the packets of all hosts of a world.
 pub(super) struct Air {
     pub(super) now: Instant,
-    chance: Chance,
+    chance: Rng,
     impairments: PacketImpairments,
     calm: bool,
-    places: Vec<Place>,
+    places: Vec<NetworkCard>,
     /// The indices of the workers' cards.
     workers: Vec<usize>,
     order: u64,
-    tape: VecDeque<Flying>,
+    tape: VecDeque<PacketInFlight>,
     marks: Marks,
 }
 
 impl Air {
-    pub(super) fn new(impairments: PacketImpairments, chance: Chance, marks: Marks) -> Air {
+    pub(super) fn new(impairments: PacketImpairments, chance: Rng, marks: Marks) -> Air {
         Air {
             now: Instant::ZERO,
             chance,
@@ -100,7 +100,7 @@ impl Air {
         }
         let (dark_until, narrow) = (Instant::ZERO, (Instant::ZERO, 0));
         let coming = BTreeMap::new();
-        self.places.push(Place { address, coming, bufs, dark_until, narrow });
+        self.places.push(NetworkCard { address, coming, bufs, dark_until, narrow });
         place
     }
 
@@ -135,7 +135,7 @@ impl Air {
         if self.happens(lost) {
             return self.marks.hit(Mark::PacketLost);
         }
-        let mut flying = Flying { from: self.address(from), to, bytes };
+        let mut flying = PacketInFlight { from: self.address(from), to, bytes };
         self.tape.push_back(flying.clone());
         if self.tape.len() > TAPE {
             self.tape.pop_front();
@@ -155,7 +155,7 @@ impl Air {
     }
 
     /// Puts a packet on its way.
-    fn fly(&mut self, flying: Flying) {
+    fn fly(&mut self, flying: PacketInFlight) {
         let nanos = self.chance.within(self.impairments.latency.clone());
         let late = self.impairments.late;
         let factor = if self.happens(late) { self.chance.within(2..=20) } else { 1 };
@@ -181,17 +181,17 @@ impl Air {
     /// Moves the packets that have arrived at a card to the end of `arrived`. Packets without a
     /// buffer are dropped, as by a network card. All packets are dropped unless a process `listens`
     /// at the card.
-    pub(super) fn land(&mut self, place: usize, listens: bool, arrived: &mut Vec<Arrived>) {
-        let Place { coming, bufs, .. } = &mut self.places[place];
+    pub(super) fn land(&mut self, place: usize, listens: bool, arrived: &mut Vec<ReceivedPacket>) {
+        let NetworkCard { coming, bufs, .. } = &mut self.places[place];
         while let Some(first) = coming.first_entry()
             && first.key().0 <= self.now
         {
-            let Flying { from, bytes, .. } = first.remove();
+            let PacketInFlight { from, bytes, .. } = first.remove();
             let fits = |buf: &mut Buf| listens && bytes.len() <= buf.capacity();
             let Some(mut buf) = bufs.pop_if(fits) else { continue };
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
             let (lane, from, at, is_marked) = (0, PeerAddress::Internet(from), 0, false);
-            arrived.push(Arrived {
+            arrived.push(ReceivedPacket {
                 lane,
                 from,
                 buf,
@@ -229,7 +229,7 @@ impl Air {
             }
             _ => {
                 self.marks.hit(Mark::PacketsReplayed);
-                let tape: Vec<Flying> = self.tape.iter().cloned().collect();
+                let tape: Vec<PacketInFlight> = self.tape.iter().cloned().collect();
                 tape.into_iter().for_each(|flying| self.fly(flying));
             }
         }

@@ -13,13 +13,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use contract::{Buf, Instant};
-use flash::Chance;
-use packets::{PacketKey, Sealed, Settings, TransportSettings};
+use flash::Rng;
+use packets::{PacketKey, SealSettings, Settings, TransportSettings};
 
 pub(crate) use self::air::PacketImpairments;
 use self::air::{Air, SharedAir};
 pub(crate) use self::port::PacketPort;
-use super::host::Sizes;
+use super::host::HostSizes;
 use crate::arena::Arena;
 use crate::marks::Marks;
 
@@ -27,20 +27,20 @@ use crate::marks::Marks;
 pub(crate) struct PacketNetwork {
     air: SharedAir,
     ends: Vec<PacketPort>,
-    chance: Chance,
+    chance: Rng,
     /// The key of all hosts, which seals the packets in every second network; `None` in the others.
-    sealed: Option<Sealed>,
+    sealed: Option<SealSettings>,
 }
 
 impl PacketNetwork {
     pub(crate) fn new(impairments: PacketImpairments, seed: u64, marks: Marks) -> PacketNetwork {
-        let air = Rc::new(RefCell::new(Air::new(impairments, Chance::new(seed), marks)));
-        let mut key = Chance::new(seed ^ 0x5ea1);
+        let air = Rc::new(RefCell::new(Air::new(impairments, Rng::new(seed), marks)));
+        let mut key = Rng::new(seed ^ 0x5ea1);
         let packets_max = [50, 5_000][key.within(0..=1) as usize];
         let of_key = || PacketKey::new([9; 32]);
         let sealed = key.happens(0.5);
-        let sealed = sealed.then(|| Sealed { key: of_key(), chance: [0; 32], packets_max });
-        PacketNetwork { air, ends: Vec::new(), chance: Chance::new(seed ^ 0x5ec7), sealed }
+        let sealed = sealed.then(|| SealSettings { key: of_key(), chance: [0; 32], packets_max });
+        PacketNetwork { air, ends: Vec::new(), chance: Rng::new(seed ^ 0x5ec7), sealed }
     }
 
     /// Adds a host, whose user gets received bytes in `buffers`. `worker` is the place among
@@ -48,7 +48,7 @@ impl PacketNetwork {
     pub(crate) fn add(
         &mut self,
         address: SocketAddr,
-        sizes: Sizes,
+        sizes: HostSizes,
         buffers: Vec<Buf>,
         worker: Option<(usize, usize)>,
         arena: &mut Arena,
@@ -79,7 +79,7 @@ impl PacketNetwork {
         // One packet more than can be held is received, so that its head counts.
         let bufs = (0..chunks_max + 4).map(|n| arena.take(packet_bytes, n as u32)).collect();
         let at = self.air.borrow_mut().add(address, bufs, worker.is_some());
-        let secrets = Chance::new(self.chance.number());
+        let secrets = Rng::new(self.chance.number());
         let port = PacketPort::new(self.air.clone(), at, settings, secrets, buffers);
         self.ends.push(port.clone());
         port

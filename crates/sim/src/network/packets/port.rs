@@ -5,20 +5,20 @@ use std::fmt;
 use std::rc::Rc;
 
 use contract::{Buf, Instant, ListenerId, NetEvent, Streams};
-use flash::Chance;
-use packets::{Packets, PeerAddress, Sealed, Settings, TransportSettings};
+use flash::Rng;
+use packets::{Packets, PeerAddress, SealSettings, Settings, TransportSettings};
 
 use super::air::SharedAir;
-use super::wire::Wire;
+use super::wire::ProcessLane;
 
 /// The network of packets as one host sees it: the endpoint of its present process.
 #[derive(Clone)]
 pub(crate) struct PacketPort {
     air: SharedAir,
     place: usize,
-    packets: Rc<RefCell<Packets<Wire>>>,
+    packets: Rc<RefCell<Packets<ProcessLane>>>,
     settings: Rc<TransportSettings>,
-    secrets: Rc<RefCell<Chance>>,
+    secrets: Rc<RefCell<Rng>>,
     /// The number of buffers of the host in which its user gets received bytes.
     buffers: usize,
 }
@@ -28,7 +28,7 @@ impl PacketPort {
         air: SharedAir,
         place: usize,
         settings: TransportSettings,
-        secrets: Chance,
+        secrets: Rng,
         buffers: Vec<Buf>,
     ) -> PacketPort {
         let secrets = Rc::new(RefCell::new(secrets));
@@ -39,7 +39,7 @@ impl PacketPort {
     }
 
     /// Returns the `packets` endpoint of the host's present process.
-    pub(crate) fn packets(&self) -> RefMut<'_, Packets<Wire>> {
+    pub(crate) fn packets(&self) -> RefMut<'_, Packets<ProcessLane>> {
         self.packets.borrow_mut()
     }
 
@@ -139,9 +139,9 @@ fn begin(
     air: &SharedAir,
     place: usize,
     settings: &TransportSettings,
-    secrets: &Rc<RefCell<Chance>>,
+    secrets: &Rc<RefCell<Rng>>,
     buffers: Vec<Buf>,
-) -> Packets<Wire> {
+) -> Packets<ProcessLane> {
     let draw = || {
         let mut secret = [0; 32];
         for eight in secret.chunks_mut(8) {
@@ -152,10 +152,10 @@ fn begin(
     let accepts = settings.endpoint.accepts;
     let sealed = settings.endpoint.sealed.clone();
     let endpoint = Settings { secret: draw(), ..settings.endpoint.clone() };
-    let sealed = sealed.map(|sealed| Sealed { chance: draw(), ..sealed });
+    let sealed = sealed.map(|sealed| SealSettings { chance: draw(), ..sealed });
     let endpoint = Settings { sealed, ..endpoint };
     let settings = TransportSettings { endpoint, ..settings.clone() };
-    let lane = Wire { air: air.clone(), place, has_ended: false };
+    let lane = ProcessLane { air: air.clone(), place, has_ended: false };
     let mut packets = Packets::new(settings, vec![lane], buffers);
     match accepts {
         true => packets.listen(Some(ListenerId(0))),

@@ -1,18 +1,18 @@
 //! The lane of a host into the simulated network.
 
 use contract::{Buf, Instant};
-use packets::{Arrived, Lane, PeerAddress};
+use packets::{Lane, PeerAddress, ReceivedPacket};
 
 use super::air::SharedAir;
 
 /// The lane of a process. A process that has ended neither sends nor receives.
-pub(crate) struct Wire {
+pub(crate) struct ProcessLane {
     pub(super) air: SharedAir,
     pub(super) place: usize,
     pub(super) has_ended: bool,
 }
 
-impl Wire {
+impl ProcessLane {
     fn send(&mut self, to: PeerAddress, bytes: Vec<u8>) {
         if let (PeerAddress::Internet(to), false) = (to, self.has_ended) {
             self.air.borrow_mut().carry(self.place, to, bytes);
@@ -20,8 +20,8 @@ impl Wire {
     }
 }
 
-impl Lane for Wire {
-    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
+impl Lane for ProcessLane {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
         self.air.borrow_mut().land(self.place, !self.has_ended, arrived);
         None
     }

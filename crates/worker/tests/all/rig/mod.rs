@@ -1,11 +1,11 @@
 //! A worker with a network, a scheduler and sessions that a test controls.
 //!
-//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
-//! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to compare and
-//! write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4 KiB, `O n` is a
-//! barrier, `X n` breaks the protocol. `Q n` writes n times 4 KiB that follow: `B n` is all of them,
-//! `E n` their check, good (0) or not. A frame's head is `I n` for an invitation and `R n status` for an
-//! answer.
+//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its
+//! own), `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to
+//! compare and write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4
+//! KiB, `O n` is a barrier, `X n` breaks the protocol. `Q n` writes n times 4 KiB that follow:
+//! `B n` is all of them, `E n` their check, good (0) or not. A frame's head is `I n` for an
+//! invitation and `R n status` for an answer.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -16,16 +16,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence, Fenced,
-    Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, Movable, NamespaceId,
-    NetEvent, Opening, Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session,
-    Slot, Speaks, Status, Streams, Tag, TenancyRequest, TenantId, Ticket, Transport, Unpack,
+    Buf, BufPool, CloseReason, Command, CompletedPrelude, ConnId, ExpectedPayload, Feedback, Fence,
+    Frame, FrameHead, Instant, IoKind, ListenerId, Mailbox, Meters, MigratableSession, Migrate,
+    MigratingConnection, NamespaceId, NetEvent, Peer, ProtocolError, QueueFull, Range, Reply,
+    Report, Request, RestorableSession, RevocablePermissions, Scheduler, Session, SessionEvent,
+    Slot, Status, Streams, Tag, TenancyRequest, TenantId, Ticket, Transport, UnsolicitedOutput,
     WorkerMessage,
 };
 use flash::Null;
 use nearflash_worker::{
-    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, NotUnpacked,
-    Parts, Sessions, Worker,
+    AccessRules, ControlPlaneLink, DeviceLane, Fences, Limits, ListenerBinding, Listeners,
+    Namespace, Namespaces, SessionFactory, SharedState, UnpackError, Worker,
 };
 
 /// Bytes of a write of one unit.
@@ -33,7 +34,7 @@ pub(crate) const UNIT: usize = 4096;
 
 /// The network, as the worker and the test share it.
 #[derive(Debug, Default)]
-struct Wire {
+struct NetworkState {
     events: VecDeque<NetEvent>,
     /// The heads of the frames that the worker has sent, each with the index of its connection.
     said: Vec<(u32, Vec<u8>)>,
@@ -49,7 +50,7 @@ struct Wire {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Network(Rc<RefCell<Wire>>);
+pub(crate) struct Network(Rc<RefCell<NetworkState>>);
 
 impl Streams for Network {
     fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
@@ -113,7 +114,7 @@ impl Migrate for Network {
 
 /// A scheduler in the test's hand: first come, first served, while it is open.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct TestScheduler {
     queue: VecDeque<(TenantId, Slot)>,
     is_open: Rc<RefCell<bool>>,
     /// Tenants that have no tokens.
@@ -124,18 +125,18 @@ pub(crate) struct Gate {
     promised: Rc<RefCell<Vec<TenantId>>>,
 }
 
-impl Feedback for Gate {
+impl Feedback for TestScheduler {
     fn yields(&self, tenant: TenantId) -> bool {
         let promised = self.promised.borrow();
         !promised.is_empty() && !promised.contains(&tenant)
     }
 }
 
-impl Scheduler for Gate {
+impl Scheduler for TestScheduler {
     fn enqueue(
         &mut self,
         tenant: TenantId,
-        _: Kind,
+        _: IoKind,
         _: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
@@ -150,7 +151,7 @@ impl Scheduler for Gate {
         *self.paid.borrow_mut() += 1;
         Some(next)
     }
-    fn refund(&mut self, _: Kind, _: usize) {
+    fn refund(&mut self, _: IoKind, _: usize) {
         *self.paid.borrow_mut() -= 1;
     }
     fn discard(&mut self) -> Option<Slot> {
@@ -176,8 +177,9 @@ impl Scheduler for Gate {
 
 /// A session of the rig's protocol, which the module's comment describes.
 #[derive(Debug, Default)]
-pub(crate) struct Speech {
-    /// The units of each request's payload and the slot of its invitation, by number of the request.
+pub(crate) struct TestSession {
+    /// The units of each request's payload and the slot of its invitation, by number of the
+    /// request.
     requests: Vec<(usize, Option<Slot>)>,
     /// The rig's fence, which becomes the session's own.
     given: Rc<RefCell<Arc<Fence>>>,
@@ -186,7 +188,7 @@ pub(crate) struct Speech {
     as_of: HashMap<Tag, u32>,
 }
 
-impl Speech {
+impl TestSession {
     /// Returns a request with this command, and a payload of so many units.
     fn request(&mut self, command: Command, payload: usize) -> Request {
         self.requests.push((payload, None));
@@ -204,48 +206,55 @@ impl Speech {
 
 thread_local! {
     /// The packed sessions. The bytes of a packed session are its index here.
-    static PACKED: RefCell<Vec<Speech>> = const { RefCell::new(Vec::new()) };
+    static PACKED: RefCell<Vec<TestSession>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Session for Speech {
-    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+impl Session for TestSession {
+    fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<SessionEvent<'a>>, ProtocolError> {
         static ZEROES: [u8; 16 * UNIT] = [0; 16 * UNIT];
         let Some((&[what, n], rest)) = input.split_first_chunk() else { return Ok(None) };
         *input = rest;
         let units = usize::from(n);
         let range = Range::new(0, (units * UNIT / 512) as u32);
         Ok(Some(match what {
-            b'T' => Event::Attached((n > 0).then(|| TenantId(u32::from(n)))),
+            b'T' => SessionEvent::Attached((n > 0).then(|| TenantId(u32::from(n)))),
             b'F' => {
                 let fence = self.given.borrow().clone();
                 self.fence = Some(fence.clone());
-                Event::Fenced(fence)
+                SessionEvent::Fenced(fence)
             }
-            b'W' => Event::Awaited(self.request(Command::Write { range, fua: false }, units)),
-            b'C' => Event::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
-            b'R' => Event::Request(self.request(Command::Read(range), 0)),
-            b'D' => Event::Request(self.request(Command::Discard(range), 0)),
-            b'O' => Event::Request(self.request(Command::Barrier, 0)),
-            b'Q' => Event::Request(self.request(Command::Write { range, fua: false }, units)),
-            b'B' => Event::Payload { bytes: &ZEROES[..units * UNIT], end: None },
+            b'W' => {
+                SessionEvent::Awaited(self.request(Command::Write { range, fua: false }, units))
+            }
+            b'C' => SessionEvent::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
+            b'R' => SessionEvent::Request(self.request(Command::Read(range), 0)),
+            b'D' => SessionEvent::Request(self.request(Command::Discard(range), 0)),
+            b'O' => SessionEvent::Request(self.request(Command::Barrier, 0)),
+            b'Q' => {
+                SessionEvent::Request(self.request(Command::Write { range, fua: false }, units))
+            }
+            b'B' => SessionEvent::Payload { bytes: &ZEROES[..units * UNIT], end: None },
             b'E' => {
                 let end = if n == 0 { Status::Ok } else { Status::BadChecksum };
-                Event::Payload { bytes: &[], end: Some(end) }
+                SessionEvent::Payload { bytes: &[], end: Some(end) }
             }
             b'P' => {
                 let (units, slot) = self.requests[units];
                 let (slot, bytes) = (slot.expect("it was invited"), &ZEROES[..units * UNIT]);
-                Event::Piece { slot, offset: 0, bytes, end: Some(Status::Ok) }
+                SessionEvent::Piece { slot, offset: 0, bytes, end: Some(Status::Ok) }
             }
-            _ => return Err(Fatal::OutOfOrder),
+            _ => return Err(ProtocolError::OutOfOrder),
         }))
     }
 
-    fn expects(&self) -> Option<Expected> {
+    fn expects(&self) -> Option<ExpectedPayload> {
         None
     }
 
-    fn reply(&mut self, reply: &Reply, _: &[u8]) -> Result<FrameHead, Fatal> {
+    fn reply(&mut self, reply: &Reply, _: &[u8]) -> Result<FrameHead, ProtocolError> {
         let Reply::Done { tag, status, .. } = *reply else { unreachable!("nothing else is asked") };
         Ok(FrameHead::new(&[b'R', tag as u8, status as u8]))
     }
@@ -264,7 +273,7 @@ impl Session for Speech {
     }
 }
 
-impl Fenced for Speech {
+impl RevocablePermissions for TestSession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         self.as_of.get(&tag).copied().unwrap_or(0)
     }
@@ -277,7 +286,7 @@ impl Fenced for Speech {
     }
 }
 
-impl Speaks for Speech {
+impl UnsolicitedOutput for TestSession {
     fn leave(&mut self) {
         if let Some(fence) = &self.fence {
             fence.supersede();
@@ -285,7 +294,7 @@ impl Speaks for Speech {
     }
 }
 
-impl Movable for Speech {
+impl MigratableSession for TestSession {
     fn moves_to(&self, _: u16) -> bool {
         true
     }
@@ -302,7 +311,7 @@ impl Movable for Speech {
     }
 }
 
-impl Unpack for Speech {
+impl RestorableSession for TestSession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         let place = usize::from(packed[0]);
         Some(PACKED.with_borrow_mut(|packed| std::mem::take(&mut packed[place])))
@@ -311,13 +320,13 @@ impl Unpack for Speech {
 
 /// The mailbox between control plane and worker: unread commands, commands to others, and reports.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Letters(
+pub(crate) struct TestMailbox(
     Rc<RefCell<VecDeque<WorkerMessage>>>,
     Rc<RefCell<VecDeque<WorkerMessage>>>,
     Rc<RefCell<VecDeque<Report>>>,
 );
 
-impl Mailbox for Letters {
+impl Mailbox for TestMailbox {
     fn ask(&mut self, _: TenancyRequest) -> bool {
         false
     }
@@ -335,32 +344,38 @@ impl Mailbox for Letters {
 
 /// A worker and its surroundings.
 pub(crate) struct Rig {
-    pub(crate) worker: Worker<Network, Null, Gate, Speech, Letters, Speeches>,
+    pub(crate) worker: Worker<Network, Null, TestScheduler, TestSession, TestMailbox, TestSessions>,
     pub(crate) meters: Arc<Meters>,
     fence: Rc<RefCell<Arc<Fence>>>,
-    letters: Letters,
+    letters: TestMailbox,
     network: Network,
     gate: Rc<RefCell<bool>>,
     poor: Rc<RefCell<Vec<TenantId>>>,
     paid: Rc<RefCell<usize>>,
     promised: Rc<RefCell<Vec<TenantId>>>,
-    parts: Arc<Parts>,
+    parts: Arc<SharedState>,
     now: Instant,
 }
 
 /// Sessions whose connections get the rig's fence.
 #[derive(Debug)]
-pub(crate) struct Speeches {
+pub(crate) struct TestSessions {
     given: Rc<RefCell<Arc<Fence>>>,
 }
 
-impl Sessions<Speech> for Speeches {
-    fn open(&mut self, _: ConnId, _: Option<ListenerId>, _: &Peer, _: Option<&Opening>) -> Speech {
-        Speech { given: self.given.clone(), ..Speech::default() }
+impl SessionFactory<TestSession> for TestSessions {
+    fn open(
+        &mut self,
+        _: ConnId,
+        _: Option<ListenerId>,
+        _: &Peer,
+        _: Option<&CompletedPrelude>,
+    ) -> TestSession {
+        TestSession { given: self.given.clone(), ..TestSession::default() }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Result<Speech, NotUnpacked> {
-        Unpack::unpack(packed).ok_or(NotUnpacked::Unknown)
+    fn unpack(&mut self, packed: &[u8]) -> Result<TestSession, UnpackError> {
+        RestorableSession::unpack(packed).ok_or(UnpackError::Unknown)
     }
 }
 
@@ -376,14 +391,14 @@ impl Rig {
     pub(crate) fn keeping(slots: usize, classes: &[(usize, u32)], carried: usize) -> Rig {
         let network = Network::default();
         let gate = Rc::new(RefCell::new(true));
-        let scheduler = Gate { is_open: gate.clone(), ..Gate::default() };
+        let scheduler = TestScheduler { is_open: gate.clone(), ..TestScheduler::default() };
         let (paid, poor) = (scheduler.paid.clone(), scheduler.poor.clone());
         let promised = scheduler.promised.clone();
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
-        let parts = Parts {
+        let parts = SharedState {
             namespaces: Namespaces::new(vec![namespace]),
-            access: Access::open_to_all(),
-            listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+            access: AccessRules::open_to_all(),
+            listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
             fences: Fences::default(),
             storage_epoch: 0.into(),
         };
@@ -391,12 +406,16 @@ impl Rig {
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
         let discard_blocks = (4 * UNIT / 512) as u32;
         let limits = Limits { in_flight: slots, carried, discard_blocks, ..Limits::default() };
-        let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
+        let devices = vec![DeviceLane::new(Null::new(1 << 20), scheduler)];
         let fence = Rc::<RefCell<Arc<Fence>>>::default();
-        let sessions = Speeches { given: fence.clone() };
-        let (letters, meters) = (Letters::default(), Arc::new(Meters::new(limits.tenants)));
-        let line =
-            Line { mailbox: letters.clone(), meters: meters.clone(), worker: 0, watch: None };
+        let sessions = TestSessions { given: fence.clone() };
+        let (letters, meters) = (TestMailbox::default(), Arc::new(Meters::new(limits.tenants)));
+        let line = ControlPlaneLink {
+            mailbox: letters.clone(),
+            meters: meters.clone(),
+            worker: 0,
+            watch: None,
+        };
         let parts = Arc::new(parts);
         let worker = Worker::with_sessions(
             network.clone(),
@@ -488,7 +507,7 @@ impl Rig {
 
     /// Returns the parcel of the next connection that left for another worker; `None` if none has
     /// left.
-    pub(crate) fn departed(&mut self) -> Option<Box<Parcel>> {
+    pub(crate) fn departed(&mut self) -> Option<Box<MigratingConnection>> {
         match self.letters.1.borrow_mut().pop_front()? {
             WorkerMessage::Arrive(parcel) => Some(parcel),
             other => panic!("{other:?}"),
