@@ -43,6 +43,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     let settings = Settings {
         client: options.client,
         stand_in: options.stand_in,
+        // One path for the life of the process, so that the measured programs can be copied.
+        before: options.before.clone().map(|path| &*Box::leak(path.into_boxed_path())),
         seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 3 }),
         repetitions: options.repetitions.unwrap_or(if options.quick { 2 } else { 5 }).max(1),
         quick: options.quick,
@@ -83,8 +85,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
 }
 
 fn build(settings: &Settings) -> Result<(), String> {
-    let mut lists =
-        vec![vec!["build", "--profile", "dist", "--package", "nearflash-io", "--examples"]];
+    let mut lists = Vec::new();
+    if settings.before.is_none() || settings.client == Client::Hammer {
+        lists.push(vec!["build", "--profile", "dist", "--package", "nearflash-io", "--examples"]);
+    }
     if settings.stand_in.is_none() || settings.client == Client::Nearflash {
         lists.push(vec!["build", "--profile", "dist", "--package", "nearflash-cli"]);
     }

@@ -51,6 +51,12 @@ enum Baseline {
     BenchProtocol(BenchProtocol),
 }
 
+/// The least rate beside another build of the server, as a ratio.
+const BEFORE_RATE_MIN: f64 = 0.95;
+
+/// The largest latency beyond that of another build of the server, in µs.
+const BEFORE_LATENCY_MAX: f64 = 1.0;
+
 const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize) -> Shape {
     Shape { op, block_size, connections, queue_depth }
 }
@@ -59,6 +65,8 @@ const READ_1K: Shape = shape(Op::Read, 1024, 4, 32);
 const READ_4K: Shape = shape(Op::Read, 4096, 4, 32);
 const READ_4K_WIDE: Shape = shape(Op::Read, 4096, 16, 32);
 const READ_4K_ALONE: Shape = shape(Op::Read, 4096, 1, 1);
+const READ_4K_MANY: Shape = shape(Op::Read, 4096, 64, 4);
+const WRITE_4K: Shape = shape(Op::Write, 4096, 4, 32);
 const READ_512: Shape = shape(Op::Read, 512, 4, 32);
 const READ_STREAM: Shape = shape(Op::Read, 128 << 10, 4, 8);
 const WRITE_STREAM: Shape = shape(Op::Write, 128 << 10, 4, 8);
@@ -75,7 +83,7 @@ pub(crate) const ALL: &[Row] = &[
     latency("read-4k-1x1-latency", BenchProtocol::Reflex1, Baseline::Ceiling),
     Row {
         name: "write-4k-4x32",
-        kind: Kind::Within { shape: shape(Op::Write, 4096, 4, 32), other: READ_4K, target: 0.6 },
+        kind: Kind::Within { shape: WRITE_4K, other: READ_4K, target: 0.6 },
     },
     rate("read-1k-5000x1", CROWD, Baseline::Ceiling, 0.7),
     Row {
@@ -104,6 +112,8 @@ pub(crate) const ALL: &[Row] = &[
     },
     nvme("nvme-read-128k-4x8", READ_STREAM, Baseline::Ceiling, 0.85),
     nvme("nvme-write-128k-4x8", WRITE_STREAM, Baseline::Ceiling, 0.85),
+    nvme("nvme-read-4k-64x4", READ_4K_MANY, Baseline::BenchProtocol(BenchProtocol::Reflex2), 0.85),
+    nvme("nvme-write-4k-4x32", WRITE_4K, Baseline::BenchProtocol(BenchProtocol::Reflex2), 0.85),
     tls("tls-reflex-read-4k-4x32", BenchProtocol::ReflexTls, BenchProtocol::Reflex2, 0.40),
     tls("tls-nvme-read-4k-4x32", BenchProtocol::NvmeTls, BenchProtocol::Nvme, 0.45),
     lone_tls("tls-reflex-read-4k-1x1-latency", BenchProtocol::ReflexTls, BenchProtocol::Reflex2),
@@ -191,6 +201,11 @@ impl<'a> Rows<'a> {
 
     /// Returns the reason why a row cannot be measured with these settings; `None` if it can.
     pub(crate) fn obstacle(&self, row: &Row) -> Option<&'static str> {
+        if self.settings.before.is_some()
+            && !matches!(row.kind, Kind::Rate { .. } | Kind::Latency { .. })
+        {
+            return Some("the row compares the server with itself");
+        }
         match (&row.kind, &self.settings.link, self.settings.client) {
             (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
             (Kind::Tail { .. }, _, Client::Hammer) => Some("hammer knows no open loop"),
@@ -232,9 +247,12 @@ impl<'a> Rows<'a> {
         target: f64,
     ) -> Result<MeasuredRow, String> {
         let ours = (self.speaking(of, shape)?, shape, None);
-        let theirs = self.yardstick(shape, against)?;
+        let theirs = self.yardstick(of, shape, against)?;
+        let target = self.settings.before.map_or(target, |_| BEFORE_RATE_MIN);
         let (ours, mut theirs) = self.in_turns(ours, theirs)?;
-        if let Baseline::CeilingAt(Shape { connections, queue_depth, .. }) = against {
+        if self.settings.before.is_none()
+            && let Baseline::CeilingAt(Shape { connections, queue_depth, .. }) = against
+        {
             theirs.what = format!("{} at {connections} × {queue_depth}", theirs.what);
         }
         let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
@@ -262,7 +280,8 @@ impl<'a> Rows<'a> {
         target: f64,
     ) -> Result<MeasuredRow, String> {
         let ours = (self.speaking(speech, shape)?, shape, None);
-        let theirs = self.yardstick(shape, against)?;
+        let theirs = self.yardstick(speech, shape, against)?;
+        let target = self.settings.before.map_or(target, |_| BEFORE_LATENCY_MAX);
         let (ours, theirs) = self.in_turns(ours, theirs)?;
         let (of, unit) = (|figure: &Figure| figure.mean_us, "µs mean");
         let result = ours.median(of) - theirs.median(of);
@@ -353,9 +372,13 @@ impl<'a> Rows<'a> {
     /// in requests a second; `None` for as fast as possible.
     fn yardstick(
         &mut self,
+        speech: BenchProtocol,
         shape: Shape,
         against: Baseline,
     ) -> Result<(Contender, Shape, Option<f64>), String> {
+        if let Some(program) = self.settings.before {
+            return Ok((Contender::Before(speech, program), shape, None));
+        }
         Ok(match against {
             Baseline::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
             Baseline::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
@@ -445,6 +468,7 @@ impl Contender {
     fn name(self) -> String {
         match self {
             Contender::Nearflash(speech) => speech.name().to_owned(),
+            Contender::Before(speech, _) => format!("{}, before", speech.name()),
             Contender::Naive => "naive".to_owned(),
             Contender::Ceiling(Ceiling { interface, send_cap, socket_buffer }) => {
                 format!("ceiling ({interface}, cap {send_cap}, buffer {socket_buffer})")

@@ -1,7 +1,7 @@
 //! The command lines of the measured servers: nearflash and its yardsticks.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
@@ -67,6 +67,8 @@ pub(crate) struct Ceiling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
     Nearflash(BenchProtocol),
+    /// Another build of the server.
+    Before(BenchProtocol, &'static Path),
     Ceiling(Ceiling),
     Naive,
 }
@@ -172,21 +174,9 @@ impl Contender {
         let listen = format!("{}:{port}", link.server_address());
         let program = |name: &str| link.server_side(&built(name).display().to_string());
         match self {
-            Contender::Nearflash(speech) => {
-                let mut command = program("nearflash");
-                command.args(["serve", "--device", DEVICE, "--workers", "1"]);
-                command.args(["--admin", "none", "--cpus", SERVER_CPU]);
-                let (scheme, parameters) = (speech.scheme(), speech.parameters());
-                command.args(["--listen", &format!("{scheme}://{listen}{parameters}")]);
-                if speech == BenchProtocol::NvmeTls {
-                    command.arg("--config").arg(secrets::place("host.toml"));
-                }
-                if matches!(link, Link::Veth(_)) {
-                    // Off loopback, the server demands access rules and leaves congestion control
-                    // to the system.
-                    command.args(["--insecure", "--congestion", "cubic"]);
-                }
-                command
+            Contender::Nearflash(speech) => serve(program("nearflash"), speech, link, &listen),
+            Contender::Before(speech, path) => {
+                serve(link.server_side(&path.display().to_string()), speech, link, &listen)
             }
             Contender::Ceiling(way) => {
                 let mut command = program("examples/ceiling");
@@ -208,7 +198,7 @@ impl Contender {
     /// Returns the protocol that clients of the contender must speak.
     pub(crate) fn speech(self) -> BenchProtocol {
         match self {
-            Contender::Nearflash(speech) => speech,
+            Contender::Nearflash(speech) | Contender::Before(speech, _) => speech,
             Contender::Ceiling(_) | Contender::Naive => BenchProtocol::Reflex1,
         }
     }
@@ -217,6 +207,23 @@ impl Contender {
     pub(crate) fn start(self, shape: Shape, link: &Link) -> Result<Server, String> {
         Server::start(&mut self.command(shape, link, free_port()?))
     }
+}
+
+/// Completes the command of a build of the server, which serves over a protocol at `listen`.
+fn serve(mut command: Command, speech: BenchProtocol, link: &Link, listen: &str) -> Command {
+    command.args(["serve", "--device", DEVICE, "--workers", "1"]);
+    command.args(["--admin", "none", "--cpus", SERVER_CPU]);
+    let (scheme, parameters) = (speech.scheme(), speech.parameters());
+    command.args(["--listen", &format!("{scheme}://{listen}{parameters}")]);
+    if speech == BenchProtocol::NvmeTls {
+        command.arg("--config").arg(secrets::place("host.toml"));
+    }
+    if matches!(link, Link::Veth(_)) {
+        // Off loopback, the server demands access rules and leaves congestion control to the
+        // system.
+        command.args(["--insecure", "--congestion", "cubic"]);
+    }
+    command
 }
 
 /// Returns the qualified name of a server's default subsystem on this machine.
@@ -274,5 +281,10 @@ mod tests {
             shown.contains("--workers 1 --admin none --cpus 0 --listen reflex://127.0.0.1:82"),
             "{shown}"
         );
+        let before = Contender::Before(BenchProtocol::Nvme, Path::new("/opt/before"));
+        let shown = process::show(&before.command(shape, &Link::Loopback, 83));
+        assert!(shown.contains("/opt/before serve --device"), "{shown}");
+        assert!(shown.ends_with("--listen nvme-tcp://127.0.0.1:83"), "{shown}");
+        assert_eq!(before.speech(), BenchProtocol::Nvme);
     }
 }

@@ -1,7 +1,7 @@
 //! The options of `cargo xtask bench`, and the settings that they give to all measurements of a
 //! run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -44,6 +44,10 @@ pub(crate) struct BenchOptions {
     /// Measure this yardstick in the place of the server (to try the bench itself).
     #[arg(long, value_enum)]
     pub(crate) stand_in: Option<Yardstick>,
+    /// Compare each row's rate or latency with that of this other build of the server, in place of
+    /// the row's yardstick.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "stand_in")]
+    pub(crate) before: Option<PathBuf>,
     /// Put a cable between two network namespaces in the place of loopback (as root).
     #[arg(long)]
     pub(crate) veth: bool,
@@ -65,6 +69,8 @@ pub(crate) enum OtherBench {
 pub(crate) struct Settings {
     pub(crate) client: Client,
     pub(crate) stand_in: Option<Yardstick>,
+    /// The other build of the server that every row is compared with.
+    pub(crate) before: Option<&'static Path>,
     pub(crate) seconds: u64,
     pub(crate) repetitions: usize,
     pub(crate) quick: bool,
