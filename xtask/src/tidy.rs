@@ -100,6 +100,7 @@ fn rules(tree: &Tree) -> Vec<ratchet::Rule> {
         prose::lines(tree),
         prose::openings(tree),
         thin::rule(tree),
+        words::rule(tree),
     ]);
     rules
 }

@@ -1,9 +1,15 @@
 //! Private words: names of types and modules that an engineer of storage or networks would not
-//! understand without this project's history.
+//! understand without this project's history, and names that say nothing because many types have
+//! them.
 
 use syn::visit::{self, Visit};
 
+use super::lengths::is_test;
+use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
+
+/// The largest number of types that may have one name.
+const NAMESAKES_MAX: u64 = 4;
 
 /// The refused words, each with the terms that replaced it.
 const PRIVATE: [(&str, &str); 15] = [
@@ -24,6 +30,25 @@ const PRIVATE: [(&str, &str); 15] = [
     ("wish", "operation, option"),
 ];
 
+/// The names that say nothing when they stand alone.
+const ALONE: &str = "Adopted Against Aged Agreed Allowed Alone Answered Around Arrived Arriving Asked At \
+     Attached Audited Awaited Bed Before Begun Belief Below Beside Blame Blank Blocked Blow \
+     Broken Built Busy Carried Chained Changed Charged Checked Chored Chosen Coarse Collected \
+     Collecting Committing Copied Counted Decorated Deed Delayed Departed Described Desk \
+     Dialled Dice Differs Doing Down Drawn Dropped Due Duty Elsewhere Encoded Ending Endless \
+     Ends Entered Errand Executed Fate Faulty Fenced Finished Flying Foresight Forgets Freeing \
+     Fresh Fused Gathered Gone Good Got Greeter Ground Grounds Grown Half Hall Hand Happening \
+     Heard Held Hosted Inherited Inside Into Judged Keep Kept Kin Landed Landing Late Leaving \
+     Left Lent Listed Live Loaded Look Looked Lot Made Manner Meaning Misfit Missing Mounted \
+     Moved Near Needs Next Noted Now Nth Numbered Observed Of Offending Open Opened Opens \
+     Orphan Other Others Over Owed Own Packed Paid Parcel Parked Partly Passed Picked Placed \
+     Plain Played Polite Preparing Priced Promised Raider Raiders Ran Received Receiving \
+     Redialled Released Reloaded Replied Reserved Retained Said Scraped Scribe Sealed Seat \
+     Secured Sending Served Shaped Shelf Slow Speaks Spent Spoken Staged Stalled Stand Stands \
+     Started Starving Stay Stays Still Styled Submitted Supposed Taken Talk Teller Through To \
+     Touched Translated Treasury Two Unanswered Unfit Unsure Until Untouched Waited Waiting \
+     Wanted Watched Which Who Why Wiped Wrong";
+
 /// The names with a private word that are published, and so must not change.
 const PUBLISHED: [&str; 1] = ["Ways"];
 
@@ -40,6 +65,9 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
             found.extend(refused.map(|(word, terms)| {
                 format!("{}: {name}: `{word}` is a private word; use {terms}", file.path)
             }));
+            if ALONE.split_whitespace().any(|word| word == name) {
+                found.push(format!("{}: {name}: says nothing alone; name the noun", file.path));
+            }
         }
     }
     found
@@ -57,6 +85,38 @@ fn has_word(name: &str, word: &str) -> bool {
         }
     }
     words.iter().any(|one| one == word || one.strip_suffix('s') == Some(word))
+}
+
+/// Returns the rule on names that many types have, with the number of types of each name. Tests are
+/// exempt.
+pub(super) fn rule(tree: &Tree) -> Rule {
+    let mut measures = Measures::new();
+    for file in tree.sources().filter(|file| !file.is_test()) {
+        let Ok(parsed) = file.parsed() else { continue };
+        let mut types = Types(Vec::new());
+        types.visit_file(parsed);
+        for name in types.0 {
+            *measures.entry(name).or_default() += 1;
+        }
+    }
+    Rule { name: "namesakes", unit: "types of this name", limit: NAMESAKES_MAX, measures }
+}
+
+/// The names of the structs, enums, traits and aliases outside of tests.
+struct Types(Vec<String>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        match item {
+            syn::Item::Mod(of) if is_test(&of.attrs) => return,
+            syn::Item::Enum(of) => self.0.push(of.ident.to_string()),
+            syn::Item::Struct(of) => self.0.push(of.ident.to_string()),
+            syn::Item::Trait(of) => self.0.push(of.ident.to_string()),
+            syn::Item::Type(of) => self.0.push(of.ident.to_string()),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
 }
 
 struct Names(Vec<String>);
@@ -92,7 +152,26 @@ mod tests {
             let line = "`door` is a private word; use lock, port, client, listener";
             assert_eq!(found(text), [format!("crates/a/src/lib.rs: {name}: {line}")]);
         }
+        let alone = found("struct Said; struct SaidLine;");
+        let line = "crates/a/src/lib.rs: Said: says nothing alone; name the noun";
+        assert_eq!(alone, [line]);
         let others = "struct Doorbell; trait Railway {} struct Insight; struct Ways; fn door() {}";
         assert_eq!(found(others), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_many_types_have_is_found() {
+        let files: Vec<(String, &str)> =
+            (0..5).map(|n| (format!("crates/a/src/f{n}.rs"), "enum Kind {} struct Own;")).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
+        let mut found = rule(&Tree::of(&files)).findings(&Tree::of(&files));
+        found.sort();
+        assert_eq!(
+            found,
+            ["Kind: 5 types of this name, at most 4", "Own: 5 types of this name, at most 4"]
+        );
+        assert_eq!(rule(&Tree::of(&files[..4])).findings(&Tree::of(&files[..4])), [""; 0]);
+        let tests = "#[cfg(test)] mod tests { struct Own; }";
+        assert!(rule(&Tree::of(&[("crates/a/src/lib.rs", tests)])).measures.is_empty());
     }
 }
