@@ -43,7 +43,7 @@ pub(crate) fn markdown(rows: &[MeasuredRow]) -> String {
     }
     text.push_str(
         "\nFigures are medians of the repetitions. A row marked `server idle` does not count: the \
-         server waited for its client. Nor does one marked `disturbed`: other programs kept cores \
+         server waited\nfor its client. Nor does one marked `disturbed`: other programs kept cores \
          busy.\n",
     );
     text
