@@ -26,9 +26,9 @@ pub struct Fence {
     state: AtomicU32,
     /// Requests that have started and not ended, by the epoch's lowest bit and by device.
     running: [[AtomicU32; DEVICES_MAX]; 2],
-    /// A bit per device: set while this superseded fence is counted in its kin's `ghosts`.
+    /// A bit per device: set while this superseded fence is counted in its group's `ghosts`.
     haunts: [AtomicU32; DEVICES_MAX / 32],
-    kin: Option<Arc<FenceGroup>>,
+    group: Option<Arc<FenceGroup>>,
 }
 
 /// The shared state of a group of fences: those of one client's connections that may be open at the
@@ -71,7 +71,7 @@ fn zeros<const N: usize>() -> [AtomicU32; N] {
 impl Default for Fence {
     fn default() -> Fence {
         let running = [zeros(), zeros()];
-        Fence { state: AtomicU32::default(), running, haunts: zeros(), kin: None }
+        Fence { state: AtomicU32::default(), running, haunts: zeros(), group: None }
     }
 }
 
@@ -82,16 +82,16 @@ impl Default for FenceGroup {
 }
 
 impl Fence {
-    /// Returns a fence that belongs to the group `kin`: its requests wait for requests of
+    /// Returns a fence of `group`: its requests wait for requests of
     /// superseded fences of the group.
-    pub fn among(kin: Arc<FenceGroup>) -> Fence {
-        Fence { kin: Some(kin), ..Fence::default() }
+    pub fn among(group: Arc<FenceGroup>) -> Fence {
+        Fence { group: Some(group), ..Fence::default() }
     }
 
     /// Returns `true` if the fence belongs to a group, and another process may have fences of the
     /// same group.
     pub fn may_be_elsewhere(&self) -> bool {
-        self.kin.as_ref().is_some_and(|kin| !kin.is_all_here.load(Ordering::SeqCst))
+        self.group.as_ref().is_some_and(|group| !group.is_all_here.load(Ordering::SeqCst))
     }
 
     /// Returns the current epoch. A check that follows this call is valid as of this epoch.
@@ -105,10 +105,10 @@ impl Fence {
     pub fn start(&self, device: usize, epoch: u32) -> StartOutcome {
         self.of(epoch)[device].fetch_add(1, Ordering::SeqCst);
         let state = self.state.load(Ordering::SeqCst);
-        let start = match &self.kin {
+        let start = match &self.group {
             _ if state & SUPERSEDED != 0 => StartOutcome::Superseded,
             _ if state >> 1 != epoch => StartOutcome::Stale,
-            Some(kin) if kin.is_haunted(device) => StartOutcome::Held,
+            Some(group) if group.is_haunted(device) => StartOutcome::Held,
             _ => return StartOutcome::Started,
         };
         self.end(device, epoch);
@@ -126,17 +126,17 @@ impl Fence {
     }
 
     /// Marks the connection as superseded: no request of it starts from now on, and its outstanding
-    /// requests hold up its kin. A second call may overlap the first.
+    /// requests hold up its group. A second call may overlap the first.
     pub fn supersede(&self) {
         self.state.fetch_or(SUPERSEDED, Ordering::SeqCst);
-        let Some(kin) = &self.kin else { return };
+        let Some(group) = &self.group else { return };
         for device in 0..DEVICES_MAX {
             if self.is_running_at(device) {
-                kin.ghosts[device].fetch_add(1, Ordering::SeqCst);
+                group.ghosts[device].fetch_add(1, Ordering::SeqCst);
                 let (word, bit) = haunt(device);
                 let was = self.haunts[word].fetch_or(bit, Ordering::SeqCst);
                 if was & bit != 0 {
-                    kin.ghosts[device].fetch_sub(1, Ordering::SeqCst); // it counts once
+                    group.ghosts[device].fetch_sub(1, Ordering::SeqCst); // it counts once
                 }
                 // The last request may have ended before the fence was counted as a ghost.
                 if !self.is_running_at(device) {
@@ -192,8 +192,8 @@ impl Fence {
         let (word, bit) = haunt(device);
         let was = self.haunts[word].fetch_and(!bit, Ordering::SeqCst);
         if was & bit != 0 {
-            let kin = self.kin.as_ref().expect("whoever haunts has kin");
-            kin.ghosts[device].fetch_sub(1, Ordering::SeqCst);
+            let group = self.group.as_ref().expect("a fence that haunts has a group");
+            group.ghosts[device].fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -230,14 +230,14 @@ mod tests {
     use crate::steps::in_every_order;
 
     fn two() -> (Arc<FenceGroup>, Fence, Fence) {
-        let kin = Arc::new(FenceGroup::default());
-        let fences = [(); 2].map(|()| Fence::among(kin.clone()));
+        let group = Arc::new(FenceGroup::default());
+        let fences = [(); 2].map(|()| Fence::among(group.clone()));
         let [old, new] = fences;
-        (kin, old, new)
+        (group, old, new)
     }
 
     #[test]
-    fn live_kin_do_not_wait_for_each_other() {
+    fn live_fences_of_a_group_do_not_wait_for_each_other() {
         let (_, one, other) = two();
         assert_eq!(one.start(0, 0), StartOutcome::Started);
         assert_eq!(other.start(0, 0), StartOutcome::Started);
@@ -247,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_the_superseded_hold_up_those_of_their_kin_at_the_same_device() {
-        let (kin, old, new) = two();
+    fn requests_of_the_superseded_hold_up_those_of_their_group_at_the_same_device() {
+        let (group, old, new) = two();
         let stranger = Fence::among(Arc::new(FenceGroup::default()));
         assert_eq!(
             (old.start(0, 0), old.start(0, 0)),
@@ -266,13 +266,13 @@ mod tests {
         assert_eq!(new.start(0, 0), StartOutcome::Held, "one of two has ended");
         old.end(0, 0);
         assert_eq!(new.start(0, 0), StartOutcome::Started);
-        assert!(!kin.is_haunted(0));
+        assert!(!group.is_haunted(0));
     }
 
     #[test]
     fn each_ghost_counts() {
-        let (kin, old, new) = two();
-        let third = Fence::among(kin.clone());
+        let (group, old, new) = two();
+        let third = Fence::among(group.clone());
         assert_eq!(
             (old.start(3, 0), new.start(3, 0)),
             (StartOutcome::Started, StartOutcome::Started)
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn without_kin_nobody_is_held_up() {
+    fn without_a_group_nobody_is_held_up() {
         let fence = Fence::default();
         assert_eq!(fence.start(0, 0), StartOutcome::Started);
         fence.supersede();
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_ghost_rests_when_requests_of_both_epochs_have_ended() {
-        let (kin, old, new) = two();
+        let (group, old, new) = two();
         assert_eq!(old.start(0, 0), StartOutcome::Started);
         old.revoke().unwrap();
         assert_eq!(old.start(0, 1), StartOutcome::Started);
@@ -326,12 +326,12 @@ mod tests {
         old.end(0, 1);
         assert_eq!(new.start(0, 0), StartOutcome::Held);
         old.end(0, 0);
-        assert!(!kin.is_haunted_anywhere());
+        assert!(!group.is_haunted_anywhere());
     }
 
     /// A fence with some started requests, and the observations of two threads.
     struct FenceFixture {
-        kin: Arc<FenceGroup>,
+        group: Arc<FenceGroup>,
         fence: Fence,
         /// Number of requests of the first epoch that have started.
         begun: atomic::AtomicU32,
@@ -341,19 +341,19 @@ mod tests {
     }
 
     fn scene(started: u32) -> FenceFixture {
-        let kin = Arc::new(FenceGroup::default());
-        let fence = Fence::among(kin.clone());
+        let group = Arc::new(FenceGroup::default());
+        let fence = Fence::among(group.clone());
         for _ in 0..started {
             assert_eq!(fence.start(0, 0), StartOutcome::Started);
         }
-        FenceFixture { kin, fence, begun: started.into(), settled: Default::default() }
+        FenceFixture { group, fence, begun: started.into(), settled: Default::default() }
     }
 
     impl FenceFixture {
         /// Returns the atomics that change in the first epoch.
         fn watched(&self) -> Vec<usize> {
             let Fence { state, running, haunts, .. } = &self.fence;
-            [state.at(), running[0][0].at(), haunts[0].at(), self.kin.ghosts[0].at()].into()
+            [state.at(), running[0][0].at(), haunts[0].at(), self.group.ghosts[0].at()].into()
         }
 
         fn watched_in_both(&self) -> Vec<usize> {
@@ -374,7 +374,7 @@ mod tests {
 
         fn supersede(&self, me: usize) {
             self.fence.supersede();
-            self.settle(me, !self.kin.is_haunted(0));
+            self.settle(me, !self.group.is_haunted(0));
         }
 
         fn revoke(&self) {
@@ -389,7 +389,7 @@ mod tests {
             for settled in &self.settled {
                 assert!(settled.lock().unwrap().is_none_or(|so_far| so_far == begun));
             }
-            assert!(!self.kin.is_haunted(0) && !self.fence.is_running());
+            assert!(!self.group.is_haunted(0) && !self.fence.is_running());
         }
     }
 
@@ -439,7 +439,7 @@ mod tests {
                 scene.fence.revoke().unwrap();
                 assert_eq!(scene.fence.start(0, 1), StartOutcome::Started);
                 scene.fence.supersede();
-                assert!(scene.kin.is_haunted(0));
+                assert!(scene.group.is_haunted(0));
                 scene
             },
             FenceFixture::watched_in_both,

@@ -325,9 +325,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let conn = conns.get(entry.conn);
         let fences = &shared.fences;
         if fences.holds_writes() {
-            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.may_be_elsewhere());
+            let is_grouped = conn.fence.as_ref().is_some_and(|fence| fence.may_be_elsewhere());
             let excludes = fences.holds_exclusives() && self.lanes.peek(n).excludes(command);
-            if excludes || is_kin && fences.holds_kin() {
+            if excludes || is_grouped && fences.holds_groups() {
                 return Err(self.hold_back(n, slot));
             }
         }

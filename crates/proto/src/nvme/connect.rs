@@ -124,7 +124,7 @@ fn try_connect(
     let controller = state.controllers.get_mut(link.cntlid).map_err(ConnectRefusal::from)?;
     let made = QueueParameters {
         link,
-        fence: Arc::new(Fence::among(Arc::clone(&controller.kin))),
+        fence: Arc::new(Fence::among(Arc::clone(&controller.group))),
         counts: Arc::new(Counts::default()),
         kind,
         id: command.queue.get(),
@@ -179,8 +179,8 @@ fn admit_host(
     let ConnectParties { host, host_id, subsystem, .. } = who;
     let association =
         Association { kind, subsystem, port, host, host_id, is_secured: proven.is_some() };
-    let kin = families.kin_of(&association);
-    let mut controller = Controller::new(cntlid, association, kin, now);
+    let group = families.group_of(&association);
+    let mut controller = Controller::new(cntlid, association, group, now);
     controller.set_keep_alive(keep_alive_ms, now);
     let link = Arc::clone(&controller.link);
     controllers.insert(controller);

@@ -55,7 +55,7 @@ pub(super) struct Controller {
     pub(super) association: Association,
     /// The [`FenceGroup`] that the controller's queues share with queues of the host's other
     /// controllers.
-    pub(super) kin: Arc<FenceGroup>,
+    pub(super) group: Arc<FenceGroup>,
     /// The ended queues that still have requests at a device that change data.
     pub(super) ending: EndingQueues,
     /// The present queues, by identifier; zero is the admin queue.
@@ -78,13 +78,13 @@ impl Controller {
     pub(super) fn new(
         cntlid: u16,
         association: Association,
-        kin: Arc<FenceGroup>,
+        group: Arc<FenceGroup>,
         now: Instant,
     ) -> Controller {
         Controller {
             link: Arc::new(Link::new(cntlid)),
             association,
-            kin,
+            group,
             ending: EndingQueues::default(),
             queues: BTreeMap::new(),
             configuration: Configuration::default(),

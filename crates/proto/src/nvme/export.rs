@@ -192,8 +192,8 @@ fn exported(state: &State, own: &Controller, numbers: &[u64]) -> ExportedControl
 
 /// Returns `true` if no other controller or request of this host remains at the subsystem.
 fn is_last(state: &State, own: &Controller) -> bool {
-    let is_kin = |other: &&Controller| Arc::ptr_eq(&other.kin, &own.kin);
-    state.controllers.iter().filter(is_kin).count() == 1 && !own.kin.is_haunted_anywhere()
+    let is_grouped = |other: &&Controller| Arc::ptr_eq(&other.group, &own.group);
+    state.controllers.iter().filter(is_grouped).count() == 1 && !own.group.is_haunted_anywhere()
 }
 
 /// Returns the namespaces as a controller's host sees them.

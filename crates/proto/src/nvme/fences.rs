@@ -25,7 +25,7 @@ type HostAtSubsystem = (Nqn, HostId, Nqn);
 /// other.
 #[derive(Debug, Default)]
 pub(super) struct HostFences {
-    kin: BTreeMap<HostAtSubsystem, Arc<FenceGroup>>,
+    group: BTreeMap<HostAtSubsystem, Arc<FenceGroup>>,
     /// The number of entries after the last clean-up. The next is due above twice as many plus 64.
     cleaned: usize,
 }
@@ -33,20 +33,20 @@ pub(super) struct HostFences {
 impl HostFences {
     /// Marks every [`FenceGroup`] as possibly having requests in another process.
     pub(super) fn forget_where(&mut self) {
-        self.kin.values().for_each(|kin| kin.set_all_here(false));
+        self.group.values().for_each(|group| group.set_all_here(false));
     }
 
     /// Returns the [`FenceGroup`] that the host's queues at the subsystem share, creating it if
     /// needed.
-    pub(super) fn kin_of(&mut self, association: &Association) -> Arc<FenceGroup> {
-        if self.kin.len() > 2 * self.cleaned + 64 {
+    pub(super) fn group_of(&mut self, association: &Association) -> Arc<FenceGroup> {
+        if self.group.len() > 2 * self.cleaned + 64 {
             // All other references belong to fences: of queues, and of requests at devices.
-            self.kin.retain(|_, kin| Arc::strong_count(kin) > 1);
-            self.cleaned = self.kin.len();
+            self.group.retain(|_, group| Arc::strong_count(group) > 1);
+            self.cleaned = self.group.len();
         }
         let Association { host, host_id, subsystem, .. } = association;
         let key = (host.clone(), *host_id, subsystem.clone());
-        Arc::clone(self.kin.entry(key).or_default())
+        Arc::clone(self.group.entry(key).or_default())
     }
 
     /// Returns the hosts that have a [`FenceGroup`] at a subsystem.
@@ -54,13 +54,13 @@ impl HostFences {
         &'a self,
         subsystem: &'a Nqn,
     ) -> impl Iterator<Item = (Registrant, &'a Arc<FenceGroup>)> {
-        let own = self.kin.iter().filter(move |((_, _, at), _)| at == subsystem);
-        own.map(|((host, id, _), kin)| (Registrant { host: host.clone(), id: *id }, kin))
+        let own = self.group.iter().filter(move |((_, _, at), _)| at == subsystem);
+        own.map(|((host, id, _), group)| (Registrant { host: host.clone(), id: *id }, group))
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.kin.len()
+        self.group.len()
     }
 }
 
@@ -72,7 +72,7 @@ pub struct Withdrawal {
     /// The fences of current queues, each with the epoch whose requests have to end; `None` while
     /// an earlier withdrawal lasts.
     live: Vec<(Arc<Fence>, Option<u32>)>,
-    kin: Vec<Arc<FenceGroup>>,
+    group: Vec<Arc<FenceGroup>>,
 }
 
 impl Withdrawal {
@@ -82,15 +82,16 @@ impl Withdrawal {
     }
 
     /// Adds the requests that a host's ended queues have at devices.
-    pub(super) fn add_gone(&mut self, kin: &Arc<FenceGroup>) {
-        if kin.is_haunted_anywhere() && !self.kin.iter().any(|known| Arc::ptr_eq(known, kin)) {
-            self.kin.push(Arc::clone(kin));
+    pub(super) fn add_gone(&mut self, group: &Arc<FenceGroup>) {
+        if group.is_haunted_anywhere() && !self.group.iter().any(|known| Arc::ptr_eq(known, group))
+        {
+            self.group.push(Arc::clone(group));
         }
     }
 
     /// Returns `true` if there was nothing to wait for at the last check.
     pub(super) fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.kin.is_empty()
+        self.live.is_empty() && self.group.is_empty()
     }
 
     /// Returns `true` once none of the requests is at a device. To be called with the fabric's lock
@@ -104,7 +105,7 @@ impl Withdrawal {
             // If another withdrawal has begun since, this one was over.
             epoch.is_none_or(|epoch| fence.epoch() == epoch + 1 && fence.is_running_as_of(epoch))
         });
-        self.kin.retain(|kin| kin.is_haunted_anywhere());
+        self.group.retain(|group| group.is_haunted_anywhere());
         self.is_empty()
     }
 }
@@ -142,7 +143,7 @@ mod tests {
     use crate::nvme::record::ControllerKind;
 
     #[test]
-    fn kin_are_forgotten_when_nobody_has_them() {
+    fn groups_are_forgotten_when_nobody_has_them() {
         let mut families = HostFences::default();
         let association = |n: usize, id: u8| Association {
             kind: ControllerKind::Io,
@@ -152,16 +153,16 @@ mod tests {
             host_id: HostId([id; 16]),
             is_secured: false,
         };
-        let fence = Fence::among(families.kin_of(&association(0, 1)));
+        let fence = Fence::among(families.group_of(&association(0, 1)));
         assert_eq!(fence.start(0, 0), StartOutcome::Started);
         fence.supersede();
         for n in 1..500 {
-            families.kin_of(&association(n, 1));
+            families.group_of(&association(n, 1));
         }
         assert!(families.len() < 200);
-        let again = Fence::among(families.kin_of(&association(0, 1)));
+        let again = Fence::among(families.group_of(&association(0, 1)));
         assert_eq!(again.start(0, 0), StartOutcome::Held, "the host was kept, for its request");
-        let other = Fence::among(families.kin_of(&association(0, 2)));
+        let other = Fence::among(families.group_of(&association(0, 2)));
         assert_eq!(other.start(0, 0), StartOutcome::Started, "another identifier is another host");
     }
 

@@ -112,11 +112,11 @@ pub(super) fn import(
     now: Instant,
 ) {
     let cntlid = exported.cntlid;
-    let kin = state.families.kin_of(&exported.association);
+    let group = state.families.group_of(&exported.association);
     if exported.is_last {
-        kin.set_all_here(true);
+        group.set_all_here(true);
     }
-    let mut own = Controller::new(cntlid, exported.association, kin, now);
+    let mut own = Controller::new(cntlid, exported.association, group, now);
     own.link.set_ready(exported.is_ready);
     own.link.set_writes_through(exported.writes_through);
     own.link.errors.restore(&exported.errors);
@@ -174,7 +174,7 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
     let made = QueueParameters {
         link: Arc::clone(&own.link),
         counts: Arc::new(Counts::of(queue.counts)),
-        fence: Arc::new(Fence::among(Arc::clone(&own.kin))),
+        fence: Arc::new(Fence::among(Arc::clone(&own.group))),
         kind: own.association.kind,
         id: queue.id,
         size: queue.size,

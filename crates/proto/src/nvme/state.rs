@@ -113,7 +113,7 @@ impl State {
             self.mail.close(record.place, reason);
         }
         self.lost.is_over();
-        self.lost.add_gone(&controller.kin);
+        self.lost.add_gone(&controller.group);
         self.inventory.retire(&controller.association, controller.sum());
     }
 
@@ -260,7 +260,7 @@ impl State {
             io.for_each(|(_, record)| withdrawal.add_queue(&record.fence));
         }
         let lost = self.families.at(subsystem).filter(|(host, _)| whom(host));
-        lost.for_each(|(_, kin)| withdrawal.add_gone(kin));
+        lost.for_each(|(_, group)| withdrawal.add_gone(group));
     }
 
     /// Adds requests to those whose end must be awaited: requests that the hosts selected by `whom`

@@ -388,7 +388,7 @@ impl<'a> Predecessor<'a> {
         let has_given_controllers = self.departures.has_given_controllers();
         if has_given_controllers {
             // Hosts come back whose writes may be on their way there.
-            grounds.shared.fences.hold_kin(true);
+            grounds.shared.fences.hold_groups(true);
         }
         self.departures.keep_controllers();
         let held =
@@ -412,7 +412,7 @@ impl<'a> Predecessor<'a> {
         }
         grounds.shared.fences.hold_hellos(HeldHellos::Nobody);
         grounds.shared.fences.hold_exclusives(false);
-        grounds.shared.fences.hold_kin(false);
+        grounds.shared.fences.hold_groups(false);
         fabric.iter().for_each(|fabric| fabric.hold(HeldCommands::Nothing));
         grounds.wakers.iter().for_each(io::Waker::wake);
     }

@@ -139,7 +139,7 @@ impl TakeOver<'_> {
         fences.hold_hellos(HeldHellos::All);
         fences.hold_exclusives(true);
         // It may end hosts' controllers, and lose their connections, with writes at the devices.
-        fences.hold_kin(true);
+        fences.hold_groups(true);
         self.hold(HeldCommands::Connects);
         step("successor", "prepare");
         let still = match self.await_still() {
@@ -628,7 +628,7 @@ impl TakeOver<'_> {
         }
         let fences = &self.grounds.shared.fences;
         fences.hold_exclusives(false);
-        fences.hold_kin(false);
+        fences.hold_groups(false);
         fences.hold_hellos(HeldHellos::Nobody);
         self.hold(HeldCommands::Nothing);
         self.grounds.live.set_older(false);

@@ -41,7 +41,7 @@ pub struct Fences {
 const EXCLUSIVES: u8 = 1;
 /// The bit for writes whose fence has a [`FenceGroup`](contract::FenceGroup): the fences of one
 /// host, whose writes wait for each other.
-const KIN: u8 = 2;
+const GROUPS: u8 = 2;
 
 /// The hellos that wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,8 +158,8 @@ impl Fences {
     /// wait for another process, which may have fences of the same group. Such a fence may have
     /// ended with requests still at the devices, which this process cannot see
     /// (docs/adr/0011-nvme-fences.md).
-    pub fn hold_kin(&self, hold: bool) {
-        self.hold_writes(KIN, hold);
+    pub fn hold_groups(&self, hold: bool) {
+        self.hold_writes(GROUPS, hold);
     }
 
     fn hold_writes(&self, which: u8, hold: bool) {
@@ -178,8 +178,8 @@ impl Fences {
         self.held_writes.load(Ordering::Relaxed) & EXCLUSIVES != 0
     }
 
-    pub(crate) fn holds_kin(&self) -> bool {
-        self.held_writes.load(Ordering::Relaxed) & KIN != 0
+    pub(crate) fn holds_groups(&self) -> bool {
+        self.held_writes.load(Ordering::Relaxed) & GROUPS != 0
     }
 
     /// Returns the names of open connections and of those with running requests.

@@ -15,12 +15,12 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
 /// Creates a worker with one connection of a client. Returns it with the connection's fence, and
 /// the fence of a connection that the client lost with a write at the device.
 fn haunted() -> (Rig, Arc<Fence>, Fence) {
-    let kin = Arc::new(FenceGroup::default());
-    let lost = Fence::among(kin.clone());
+    let group = Arc::new(FenceGroup::default());
+    let lost = Fence::among(group.clone());
     assert_eq!(lost.start(DEVICE, 0), StartOutcome::Started);
     lost.supersede();
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
-    let own = rig.connect_fenced(0, Fence::among(kin));
+    let own = rig.connect_fenced(0, Fence::among(group));
     (rig, own, lost)
 }
 

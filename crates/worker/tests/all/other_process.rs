@@ -10,23 +10,23 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, status as u8])
 }
 
-fn kin() -> Fence {
+fn group() -> Fence {
     Fence::among(Arc::new(FenceGroup::default()))
 }
 
 #[test]
 fn hosts_that_the_other_process_may_have_lost_write_when_it_is_at_rest() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
-    let own = rig.connect_fenced(0, kin());
+    let own = rig.connect_fenced(0, group());
     rig.connect(1, 2);
-    rig.fences().hold_kin(true);
+    rig.fences().hold_groups(true);
     rig.say(0, b"W\x01");
     assert_eq!(rig.say(0, b"P\x00"), []);
     assert!(!own.is_running() && rig.worker.load().fenced == 1);
     assert_eq!(rig.say(0, b"R\x01"), [answered(0, 1, Status::Ok)], "reads do not wait");
     rig.say(1, b"W\x01");
     assert_eq!(rig.say(1, b"P\x00"), [answered(1, 0, Status::Ok)], "nor who was taken over");
-    rig.fences().hold_kin(false);
+    rig.fences().hold_groups(false);
     assert_eq!(rig.turns(), [answered(0, 0, Status::Ok)]);
     assert!(rig.worker.is_at_rest() && !own.is_running());
 }
@@ -63,9 +63,9 @@ fn what_waits_looks_again_without_being_woken() {
 fn what_waits_is_sent_away_by_a_process_that_stops() {
     let mut rig = Rig::new(64, &[(UNIT, 2), (2 * UNIT, 3)]);
     rig.connect(0, 1);
-    rig.connect_fenced(1, kin());
+    rig.connect_fenced(1, group());
     rig.fences().hold_exclusives(true);
-    rig.fences().hold_kin(true);
+    rig.fences().hold_groups(true);
     rig.say(0, b"C\x01");
     rig.say(1, b"W\x01");
     assert_eq!([rig.say(0, b"P\x00"), rig.say(1, b"P\x00")], [[], []]);
