@@ -8,10 +8,10 @@
 
 pub(crate) mod account;
 mod attack_kind;
-mod bed;
+mod attackers;
+mod fixture;
 mod judge;
 mod probe;
-mod raiders;
 mod rows;
 mod table;
 
@@ -20,10 +20,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use account::{Accounts, Reading};
-use bed::{BesiegedServer, NEIGHBOURS};
+use attackers::{Plan, RunningAttack};
 use clap::Args;
+use fixture::{BesiegedServer, NEIGHBOURS};
 use judge::{Figures, Phases, Verdict};
-use raiders::{Plan, RunningAttack};
 use rows::Row;
 use table::{MeasuredAttack, StolenTime};
 

@@ -15,7 +15,7 @@ use wire::ublk::{
 };
 use zerocopy::FromZeros;
 
-use crate::crew::{CUT, DeviceThreads, QueuePlan, WatchEnd};
+use crate::device_threads::{CUT, DeviceThreads, QueuePlan, WatchEnd};
 use crate::notify;
 use crate::options::AttachOptions;
 use crate::record::{Record, ServiceLock, Volume};

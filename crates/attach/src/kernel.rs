@@ -10,7 +10,7 @@ use contract::Buf;
 use io::ublk::{self, BlockQueue};
 use wire::ublk::{IoDescriptor, Operation};
 
-use crate::crew::DeviceMessage;
+use crate::device_threads::DeviceMessage;
 
 /// A queue of the kernel's ublk driver, as the driver of an engine.
 pub(crate) struct KernelQueue {

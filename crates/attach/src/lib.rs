@@ -13,8 +13,8 @@
 
 mod command;
 pub mod connect;
-mod crew;
 mod daemon;
+mod device_threads;
 mod devices;
 mod kernel;
 mod notify;

@@ -21,8 +21,6 @@ mod device;
 mod ether;
 mod failures;
 mod fence;
-mod happening;
-mod insecurity;
 mod latency;
 mod mailbox;
 mod meters;
@@ -35,6 +33,7 @@ mod promise;
 mod psk;
 mod scheduler;
 mod server_endpoint;
+mod server_event;
 mod session;
 mod slo;
 mod slot;
@@ -43,6 +42,7 @@ mod status;
 #[cfg(test)]
 mod steps;
 mod time;
+mod tls_failure;
 mod tls_use;
 mod traces;
 mod transport;
@@ -59,8 +59,6 @@ pub use device::{Completion, Device, Geometry, Submission};
 pub use ether::{EtherAddress, EtherCard, EtherError, EtherVia, Mac};
 pub use failures::AuthFailures;
 pub use fence::{Fence, FenceGroup, StartOutcome};
-pub use happening::{Credential, EndCause, ServerEvent};
-pub use insecurity::TlsFailure;
 pub use latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge,
 };
@@ -80,6 +78,7 @@ pub use promise::{Promise, Share};
 pub use psk::{Psk, PskBook, PskHash, PskMark};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use server_endpoint::{PacketHosts, ServerEndpoint};
+pub use server_event::{Credential, EndCause, ServerEvent};
 pub use session::{
     ControlRequest, ExpectedPayload, Hello, HelloReply, MigratableSession, NamespaceInfo, Notice,
     ProtocolError, Reply, Request, RestorableSession, RevocablePermissions, Rights,
@@ -91,6 +90,7 @@ pub use slot::{Slot, SlotTable};
 pub use stages::{CoarseHistogram, Stage, StageHistograms, StageMeter};
 pub use status::Status;
 pub use time::Instant;
+pub use tls_failure::TlsFailure;
 pub use tls_use::{TlsOpen, TlsUse};
 pub use traces::{Trace, TracePoint, Traces};
 pub use transport::{

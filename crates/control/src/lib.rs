@@ -48,8 +48,8 @@ pub use info::{
 };
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
-pub use registry::foresight::foresee;
 pub use registry::holdings::HeldTokens;
+pub use registry::proposed_promises::foresee;
 pub use registry::{Activity, Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};

@@ -6,7 +6,6 @@
 
 mod accounts;
 mod complaints;
-mod duty;
 mod files;
 mod interface;
 mod medium;
@@ -15,6 +14,7 @@ mod places;
 mod plan;
 mod sessions;
 mod volumes;
+mod worker_orders;
 
 pub use accounts::ThreadAccounts;
 pub use files::DeviceFiles;

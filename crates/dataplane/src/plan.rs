@@ -16,13 +16,13 @@ use qos::{AnyScheduler, PassThrough, QueueLimits};
 use worker::{ControlPlaneLink, DeviceLane, Limits, SharedState, TraceClock, Worker};
 
 use crate::accounts::ThreadAccounts;
-use crate::duty::{OrderProgress, ServerDevice, ServerWorker};
 use crate::interface::{KernelInterface, SocketBackend};
 use crate::orders::{OrderInbox, WorkerOrders};
 use crate::places::DeviceTable;
 use crate::sessions::ListenerSessionFactory;
 use crate::volumes::hand_over::attend;
 use crate::volumes::{FileBackend, Volume, nothing, rest};
+use crate::worker_orders::{OrderProgress, ServerDevice, ServerWorker};
 
 /// The longest time for which a worker that has ended waits for background operations of its
 /// devices, such as garbage collection.

@@ -1,7 +1,7 @@
 //! The figures of papers, and further ones, that need more cores, tenants or time than a small
 //! machine has. They run in virtual time, and a seed decides each random choice.
 //!
-//! [`scenario`] has the parts of such a world, and [`bed`] calibrates simulated drives in it.
+//! [`scenario`] has the parts of such a world, and [`flash_test_bed`] calibrates simulated drives in it.
 //!
 //! Each function makes one [`Figure`]: series to plot, a table with the paper's values beside the
 //! measured ones, and verdicts. Deliberately left out: plots, files and the command line.
@@ -9,13 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod ageing;
-pub mod bed;
 mod churn;
 mod device;
 mod fairness;
 pub mod fig5;
 mod fig6;
 mod figure;
+pub mod flash_test_bed;
 mod flashnet_wa;
 pub mod four;
 mod gc_slo;

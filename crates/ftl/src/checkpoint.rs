@@ -11,13 +11,13 @@ use alloc::vec;
 use contract::Status;
 
 use crate::command::{CommandToken, MemberOperation};
+use crate::field_codec::FieldCodec;
 use crate::geometry::{CHUNK_PAGES, Geometry, MEMBERS_MAX, SLAB_RECORD_BYTES};
 use crate::layout::{
     CHECKPOINT_BYTES, CheckpointPage, CheckpointRecord, MAGIC, PAGE_BYTES, SegmentRecord,
     SizesRecord, Superblock, ThinRecord,
 };
 use crate::map::Map;
-use crate::scribe::FieldCodec;
 use crate::segment::{Segments, State};
 use crate::store::Store;
 use zerocopy::IntoBytes;

@@ -12,11 +12,11 @@ use contract::Status;
 
 use crate::checkpoint::{Checkpointer, CollectionState};
 use crate::command::{CommandToken, MemberOperation, ReadDestination};
+use crate::field_codec::FieldCodec;
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, page_sum};
 use crate::log::Item;
 use crate::pace::Pace;
 use crate::sabotage::Sabotage;
-use crate::scribe::FieldCodec;
 use crate::segment::State;
 use crate::store::Store;
 

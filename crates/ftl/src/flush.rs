@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use contract::Slot;
 
-use crate::scribe::FieldCodec;
+use crate::field_codec::FieldCodec;
 
 /// The flushes of a volume. Rounds are numbered: `done ≤ begun ≤ wanted ≤ begun + 1`.
 pub(crate) struct Flusher {

@@ -13,8 +13,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
+use crate::field_codec::FieldCodec;
 use crate::geometry::{CHUNK_PAGES, Geometry};
-use crate::scribe::FieldCodec;
 use crate::table::{MapMemory, Table};
 
 /// The place of a page that was never written, or was discarded: it reads as zeroes.

@@ -3,7 +3,7 @@
 //! Without a pace, all pages that one more segment costs are read and written at full speed as soon
 //! as it is opened, and reads of hosts wait behind that burst.
 
-use crate::scribe::FieldCodec;
+use crate::field_codec::FieldCodec;
 
 /// The share by which the collector is faster than hosts. So it catches up, and rests for a while.
 const SURPLUS: f32 = 0.25;

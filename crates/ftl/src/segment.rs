@@ -5,9 +5,9 @@ use alloc::collections::BinaryHeap;
 use alloc::vec;
 use core::cmp::Reverse;
 
+use crate::field_codec::FieldCodec;
 use crate::policy::VictimRule;
 use crate::report::Wear;
-use crate::scribe::FieldCodec;
 
 /// Stands for no segment in the list of closed segments.
 const NONE: u32 = u32::MAX;

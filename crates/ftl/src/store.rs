@@ -15,6 +15,7 @@ use crate::command::{
     Command, CommandToken, MemberOperation, REQUESTS_MAX, Reply, Settings, VolumeBusy,
 };
 use crate::discards::Discards;
+use crate::field_codec::FieldCodec;
 use crate::flight::PagesInFlight;
 use crate::flush::Flusher;
 use crate::geometry::Geometry;
@@ -23,7 +24,6 @@ use crate::log::{Batch, Item, Log, Waiter};
 use crate::map::{Map, POISONED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
-use crate::scribe::FieldCodec;
 use crate::segment::{Segments, State};
 use crate::trend::Trend;
 

@@ -1,6 +1,6 @@
 //! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
 
-use crate::scribe::FieldCodec;
+use crate::field_codec::FieldCodec;
 
 /// The mean heat (recent write frequency) of written pages below which the volume's writes become
 /// even; they stay even up to [`UNEVEN_ABOVE`]. While hosts write all pages equally often, a page

@@ -5,7 +5,7 @@
 //! the loads, the progress bar and the files. Exit codes: 0, a model was written; 1, the device
 //! could not be measured, or no model fits; 2, invalid command line; 130, interrupted.
 
-mod beds;
+mod calibration_device;
 mod findings;
 mod live;
 mod output;
@@ -25,7 +25,7 @@ use io::Clock;
 use qos::calibrate::{Calibration, CalibrationPlan, RunLengths};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use beds::CalibrationDevice;
+use calibration_device::CalibrationDevice;
 use findings::Findings;
 use live::CalibrationProgress;
 use output::check_writable;

@@ -5,10 +5,10 @@
 //! deliberately leaves out names, access rules and files.
 
 pub(crate) mod changes;
-pub(crate) mod foresight;
 mod grants;
 pub(crate) mod holding;
 mod probe;
+pub(crate) mod proposed_registry;
 mod table;
 pub(crate) mod taxes;
 pub(crate) mod windows;

@@ -17,8 +17,8 @@ use worker::{AccessRules, AccessScope, Limits, PeerPattern, PeerRule};
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 pub(crate) use self::authentication::methods_of;
-use crate::crew_size::WorkerCountRange;
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
+use crate::worker_count::WorkerCountRange;
 
 pub mod effective;
 pub mod exposure;
@@ -47,7 +47,7 @@ const NOWHERE: &str = "nvme-tcp://127.0.0.1:0";
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Number of worker threads: a number, or `MIN..MAX` in quotes for as many as the load needs.
-    #[schemars(with = "Option<crate::crew_size::Written>")]
+    #[schemars(with = "Option<crate::worker_count::Written>")]
     pub(crate) workers: Option<WorkerCountRange>,
     /// Processors that the workers are pinned to, one each, in this order. An empty list pins none.
     pub(crate) cpus: Option<Vec<usize>>,

@@ -21,7 +21,7 @@ mod changes;
 mod disks;
 mod drain;
 mod files;
-mod ground;
+mod fixed_parts;
 mod growth;
 mod import;
 mod inner;
@@ -63,7 +63,7 @@ use crate::wait;
 
 pub use changes::Changes;
 use drain::Drains;
-pub(crate) use ground::FixedParts;
+pub(crate) use fixed_parts::FixedParts;
 use inner::{LiveState, places_of};
 pub(crate) use open::OpenListener;
 use reconciler::Reconciler;

@@ -11,8 +11,8 @@ mod anew;
 mod command;
 mod departures;
 mod event;
-mod grounds;
 mod hand_over;
+mod hand_over_parts;
 mod inventory;
 mod knock;
 mod notify;
@@ -28,8 +28,8 @@ mod thread;
 
 pub(crate) use anew::tell_why as tell_why_anew;
 pub use command::{Args, run};
-pub(crate) use grounds::HandOverParts;
 pub(crate) use hand_over::HandOver;
+pub(crate) use hand_over_parts::HandOverParts;
 pub(crate) use notify::{
     drains as ask_for_time, interval as watchdog_interval, lives as show_life,
     ready as tell_service_manager,

@@ -245,7 +245,7 @@ impl Device for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partings::NoticedEnds;
+    use crate::noticed_ends::NoticedEnds;
     use flash::conformance::{self, HeapBench, leak_buf};
 
     #[test]

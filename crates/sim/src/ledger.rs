@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use contract::{BLOCK_BYTES, Command, Range, Status};
 
 use crate::marks::{Mark, Marks};
-use crate::partings::{ClientEnd, NoticedEnds};
+use crate::noticed_ends::{ClientEnd, NoticedEnds};
 use crate::stamp::{self, Content};
 
 /// A moment in the order of all events.

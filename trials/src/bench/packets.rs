@@ -5,8 +5,8 @@
 //! and a ratio is of the medians of one run. veth runs the receiver's part of the network on the
 //! sender's core. A row whose cores the machine took is not decided.
 
-mod bed;
 mod beside;
+mod fixture;
 pub(crate) mod forge;
 mod forged;
 mod idle;
@@ -23,7 +23,7 @@ use clap::Args;
 
 use super::link::Link;
 use super::{machine, process, secrets, servers};
-use bed::Cable;
+use fixture::Cable;
 use judge::Comparison;
 use loads::Load;
 use xtask::shell;

@@ -7,14 +7,14 @@
 //! instructions that the guest executes while a load waits are measured apart and subtracted by
 //! time. A block device that answers at once shows what the load itself costs.
 
-mod bed;
 mod client;
 mod counter;
+mod fixture;
 mod report;
 
 use super::{Context, Verdict};
-use bed::GuestSetup;
 use client::{Client, DEPTHS};
+use fixture::GuestSetup;
 use report::Report;
 use xtask::needs::{self, Need};
 

@@ -2,8 +2,8 @@
 //! data, partitions and file systems, refusals, and kills of the server and of the process that
 //! serves the device.
 
-mod bed;
 pub(super) mod devices;
 pub(super) mod failures;
+mod fixture;
 pub(super) mod impairments;
 pub(super) mod resize;

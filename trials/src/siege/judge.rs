@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::bed::ProbeReads;
+use super::fixture::ProbeReads;
 use super::probe::ProbeRead;
 
 /// The longest time that a read of a neighbour may take.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::bed::{self, NEIGHBOURS};
+use super::attackers::Counts;
+use super::fixture::{self, NEIGHBOURS};
 use super::judge::{Figures, RawAndNet, Verdict, Windows};
-use super::raiders::Counts;
 
 /// The time that other work on the machine took from the server in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub(super) fn document(
     let reasons = reasons.join("\n").replace("    ended", "  ended");
     let command = &measured[0].command;
     let folder = std::path::Path::new("FOLDER");
-    let config = bed::configuration(folder, [1, 2, 3, 4]);
+    let config = fixture::configuration(folder, [1, 2, 3, 4]);
     format!(
         "# A besieged server\n\nMade by `cargo xtask siege --seconds {seconds}`, {network}. Each row \
          starts a server, which is quiet, is attacked for {seconds} s by connections of the default \

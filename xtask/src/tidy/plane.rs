@@ -14,7 +14,7 @@ const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
 /// turns.
 const BESIDE: [&str; 16] = [
     "crates/control/src/mailboxes.rs",
-    "crates/dataplane/src/duty.rs",
+    "crates/dataplane/src/worker_orders.rs",
     "crates/dataplane/src/interface.rs",
     "crates/dataplane/src/orders.rs",
     "crates/dataplane/src/sessions.rs",

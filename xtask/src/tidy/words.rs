@@ -12,12 +12,19 @@ use super::tree::Tree;
 const NAMESAKES_MAX: u64 = 4;
 
 /// The refused words, each with the terms that replaced it.
-const PRIVATE: [(&str, &str); 15] = [
+const PRIVATE: [(&str, &str); 22] = [
+    ("crew", "threads, workers"),
     ("door", "lock, port, client, listener"),
+    ("foresight", "proposed promises"),
+    ("happening", "event"),
+    ("insecurity", "failure of TLS"),
     ("office", "control plane, admin state"),
+    ("partings", "ends"),
     ("porter", "handshake thread"),
     ("rack", "socket table"),
+    ("raider", "attacker"),
     ("ruse", "kind of attack"),
+    ("scribe", "codec, writer"),
     ("sight", "view, reading"),
     ("sighting", "reading"),
     ("station", "peer address, worker"),

@@ -20,8 +20,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::connection_permit::ConnectionPermit;
 use super::problem::{Code, Problem};
-use super::seat::ConnectionPermit;
 use super::time_limit::NothingDone;
 
 /// Maximum size in bytes of a record's value before a change, and of its value after; larger

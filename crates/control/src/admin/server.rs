@@ -23,9 +23,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::answers::{AnswerState, TrackedStream, UnsentAnswers};
 use super::audit::{self, Auditor, Caller, Journal};
+use super::connection_permit::{AddressSlots, ConnectionPermit};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
-use super::seat::{AddressSlots, ConnectionPermit};
 use super::secrecy::ReceivedParts;
 use super::time_limit;
 use super::tls::Credentials;

@@ -4,8 +4,8 @@
 
 use flash::sim_flash::sweep::{Load, iops_at, offer};
 use flash::sim_flash::{Preset, SimVolume};
-use nearflash_figures::bed::IN_FLIGHT_MAX;
-use nearflash_figures::bed::TestBed;
+use nearflash_figures::flash_test_bed::IN_FLIGHT_MAX;
+use nearflash_figures::flash_test_bed::TestBed;
 use qos::calibrate::{Calibration, CalibrationPlan, Crossing, RunLengths};
 use qos::units::TOKEN;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use client::load::{Generator, Local, Path, Shape, Tally};
 use contract::{BufPool, Instant, SizeClass, TurnOutcome};
 use dataplane::{FileBackend, Volume};
-use figures::bed;
+use figures::flash_test_bed;
 use io::{Clock, Ring, SpinPolicy};
 use qos::calibrate::{LoadResult, OfferedLoad};
 
@@ -167,7 +167,7 @@ impl CalibrationThreads {
             }
             self.collect(&mut tallies);
             let reads = &tallies[usize::from(offer.mix.is_probed)];
-            if bed::is_drowning(reads, f64::from(self.latency_us_max)) {
+            if flash_test_bed::is_drowning(reads, f64::from(self.latency_us_max)) {
                 drowning = true;
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -181,9 +181,9 @@ impl CalibrationThreads {
         }
         let late_seconds = unsent as f64 / (offer.iops + offer.probe_iops);
         let is_late = !drowning && late_seconds > STALL_SECONDS + 0.01 * offer.seconds;
-        let seconds = offer.seconds * (1.0 - bed::WARMUP);
+        let seconds = offer.seconds * (1.0 - flash_test_bed::WARMUP);
         let reads = if offer.mix.is_probed { probes } else { load };
-        Ok(bed::outcome(load, reads, seconds, drowning || is_late))
+        Ok(flash_test_bed::outcome(load, reads, seconds, drowning || is_late))
     }
 
     /// Returns the load of each thread: an equal part of the offer for each load thread, and the
@@ -194,11 +194,11 @@ impl CalibrationThreads {
         let loads = self.hands.len() - 1;
         let part = OfferedLoad { iops: offer.iops / loads as f64, ..*offer };
         let shape = |offer: &OfferedLoad, seed| {
-            bed::shape(offer, in_flight(offer.mix.bytes), self.bytes, seed)
+            flash_test_bed::shape(offer, in_flight(offer.mix.bytes), self.bytes, seed)
         };
         let mut shapes: Vec<Shape> = (0..loads).map(|n| shape(&part, seed + n as u64)).collect();
         if offer.mix.is_probed {
-            shapes.push(shape(&bed::probes(offer), seed + loads as u64));
+            shapes.push(shape(&flash_test_bed::probes(offer), seed + loads as u64));
         }
         shapes
     }

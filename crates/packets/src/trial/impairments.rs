@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::chance::Chance;
+use super::key_randomness::Chance;
 use super::perfect::{SMALL, sealed};
 use super::talk::{ConversationPlan, TrialConversations};
 use super::world::{Arena, Impairments, Port, World};

@@ -1,9 +1,9 @@
 //! Endpoints over a simulated network, in virtual time.
 
 mod bottleneck;
-mod chance;
 mod hostile;
 mod impairments;
+mod key_randomness;
 mod moved;
 mod paths;
 mod perfect;

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use contract::{ConnId, Frame, FrameHead};
 
-use super::chance::Chance;
+use super::key_randomness::Chance;
 use super::world::Arena;
 use crate::{AssociationId, Delivery, Endpoint, Event};
 

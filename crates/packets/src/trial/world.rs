@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use contract::{Buf, Instant};
 
-use super::chance::Chance;
+use super::key_randomness::Chance;
 use crate::{Endpoint, Event, Packet, PeerAddress, ReceivedPacket, SealSettings, Settings};
 
 /// The chances of damage that the network does to a packet, in parts of 1000.

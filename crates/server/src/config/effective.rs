@@ -4,8 +4,8 @@ use serde::Serialize;
 use spec::{AccessRule, Device, Listener, Secret};
 
 use super::Config;
-use crate::crew_size::WorkerCountRange;
 use crate::listen::DEFAULT_URL;
+use crate::worker_count::WorkerCountRange;
 
 /// The text that replaces a secret.
 pub(crate) const HIDDEN: &str = "(hidden)";

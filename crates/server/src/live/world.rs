@@ -9,7 +9,7 @@ use proto::nvme::{self, Fabric};
 use spec::diff;
 use worker::Namespace;
 
-use super::ground::FixedParts;
+use super::fixed_parts::FixedParts;
 use super::open::OpenListener;
 use crate::config::{Config, DeviceCapacity, ServerNamespace};
 use crate::fabric;

@@ -8,10 +8,10 @@ use flash::{Source, Spec, size_text};
 use super::draft::CommandLineSettings;
 use crate::admin::AdminAddresses;
 use crate::config::{Config, DEFAULT_DEVICE, Mistakes};
-use crate::crew_size::WorkerCountRange;
 use crate::interface::Interface;
 use crate::listen::DEFAULT_URL;
 use crate::log;
+use crate::worker_count::WorkerCountRange;
 
 /// Export devices over TCP and Unix sockets
 #[derive(Clone, Debug, clap::Args)]

@@ -23,11 +23,11 @@ use crate::config::{
     AdminConfig, Config, ConfigLocation, DeviceCapacity, Mistakes, ServerNamespace, table,
 };
 use crate::credentials::CredentialFiles;
-use crate::crew_size::WorkerCountRange;
 use crate::fabric::{self, FabricListener};
 use crate::interface::Interface;
 use crate::listen::{ListenAt, NUMBER_MAX, url};
 use crate::tenancy;
+use crate::worker_count::WorkerCountRange;
 
 /// The settings of the command line that are not in the configuration.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,8 +14,8 @@ use io::WaitingSocket;
 use proto::takeover::{TakeoverKind, encode, put_parcel, put_tickets, tickets};
 
 use super::event::Event;
-use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
+use super::hand_over_parts::HandOverParts;
 use super::knock;
 use super::step::{STEP_MAX, step_with};
 use super::talk::{ChannelEnd, HandOverChannel, Message, unexpected};

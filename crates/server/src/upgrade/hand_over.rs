@@ -11,7 +11,7 @@ use contract::{Mailbox, MigratingConnection, WorkerMessage};
 use control::{Wake, WorkerMailbox};
 
 use super::event::Event;
-use super::grounds::HandOverParts;
+use super::hand_over_parts::HandOverParts;
 
 /// The interval at which conditions without an event are polled.
 const PERIOD: Duration = Duration::from_millis(2);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use io::{Endpoint, Listener};
 use serde::{Deserialize, Serialize};
 
-use super::grounds::HandOverParts;
+use super::hand_over_parts::HandOverParts;
 use super::inventory::{SocketRecord, place};
 use super::socket::{Role, adopt, wanted};
 use crate::listen::ListenAt;

@@ -19,8 +19,8 @@ use worker::{FenceName, HeldHellos, NameReservation};
 
 use super::anew::{ends, start_anew};
 use super::event::Event;
-use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
+use super::hand_over_parts::HandOverParts;
 use super::inventory::{FinalReport, HoldingRecord};
 use super::notify;
 use super::retained::RetainedSockets;

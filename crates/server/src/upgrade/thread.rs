@@ -9,8 +9,8 @@ use std::time::Duration;
 use dataplane::WorkerOrders;
 
 use super::event::Event;
-use super::grounds::HandOverParts;
 use super::hand_over::HandOver;
+use super::hand_over_parts::HandOverParts;
 use super::knock;
 use super::predecessor::Predecessor;
 use super::successor::Successor;

@@ -8,7 +8,7 @@ use contract::{Buf, CloseReason, ConnId, ListenerId, NetEvent};
 
 use super::conn::{Conn, FillTarget, Phase};
 use super::pipe::Pipe;
-use crate::partings::ClientEnd;
+use crate::noticed_ends::ClientEnd;
 
 /// The sizes of a host.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ pub(crate) use self::packets::{PacketImpairments, PacketNetwork, PacketPort};
 use self::pipe::TcpEnd;
 pub(crate) use self::port::StreamPort;
 use crate::marks::{Mark, Marks};
-use crate::partings::NoticedEnds;
+use crate::noticed_ends::NoticedEnds;
 
 /// The error of a connection that was reset.
 const RESET: i32 = 104;

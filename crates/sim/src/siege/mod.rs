@@ -5,9 +5,9 @@
 //! A siege has no faults, and a turn of a worker takes no time: neighbours can only wait for a
 //! slot, a buffer, a frame or a place in a line that an attacker holds.
 
+mod attacker;
 mod neighbour;
 mod plan;
-mod raider;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,9 +21,9 @@ use worker::{
     PeerPattern, PeerRule, SharedState,
 };
 
+use self::attacker::Attacker;
 use self::neighbour::Neighbour;
 use self::plan::{LARGE_BLOCKS, PROMISE, SiegePlan, VOLUME_BLOCKS};
-use self::raider::Attacker;
 use crate::arena::Arena;
 use crate::control_plane::ControlPlane;
 use crate::disk::Volume;

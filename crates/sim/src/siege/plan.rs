@@ -6,7 +6,7 @@ use contract::{SizeClass, Slo};
 use flash::{Delay, Faults, Rng};
 use worker::Limits;
 
-use super::raider::AttackKind;
+use super::attacker::AttackKind;
 use crate::disk::{self, Lateness};
 use crate::network::{HostSizes, Impairments};
 use crate::plan::{ControlPlanePlan, WorkerPlan, any};

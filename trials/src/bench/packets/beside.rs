@@ -1,7 +1,7 @@
 //! The cost that a packet listener has for TCP connections at one server: a server with the
 //! listener is compared with a server without it, in pairs of turns.
 
-use super::bed::{Cable, Figure, Shape};
+use super::fixture::{Cable, Figure, Shape};
 use super::judge::{Bound, ComparedSide, Comparison, pairs};
 use super::transport::Transport;
 

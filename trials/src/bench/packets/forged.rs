@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use super::bed::{CLIENT_CPU, Cable, Figure, SERVER_CPU, Shape};
+use super::fixture::{CLIENT_CPU, Cable, Figure, SERVER_CPU, Shape};
 use super::judge::{Bound, ComparedSide, Comparison, TargetResult, ratio, verdict};
 use super::transport::Transport;
 use crate::bench::process::{Server, private_bytes};

@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::bed::{Cable, Shape};
+use super::fixture::{Cable, Shape};
 use super::judge::{Bound, ComparedSide, Comparison, verdict};
 use super::transport::Transport;
 use super::watch::ran;

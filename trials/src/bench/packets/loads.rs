@@ -1,6 +1,6 @@
 //! The rows that compare one load over several transports.
 
-use super::bed::{Cable, Figure, Shape};
+use super::fixture::{Cable, Figure, Shape};
 use super::judge::{Bound, ComparedSide, Comparison, ratio};
 use super::transport::Transport;
 

@@ -5,7 +5,7 @@
 //! pause of a connection, and the 99th percentile of pauses is at most that. The client and both
 //! servers share the processors, over loopback.
 
-use super::bed::Cable;
+use super::fixture::Cable;
 use super::judge::{Bound, ComparedSide, Comparison, TargetResult, Verdict, verdict};
 use super::watch::OtherWorkWatch;
 use crate::bench::takeover;

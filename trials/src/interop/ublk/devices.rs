@@ -2,7 +2,7 @@
 
 use super::super::guest::LATER;
 use super::super::{Context, Verdict};
-use super::bed::{UblkSetup, UblkTransport, provide};
+use super::fixture::{UblkSetup, UblkTransport, provide};
 use xtask::needs::Need;
 
 /// The programs that [`file_system`] needs in the guest.

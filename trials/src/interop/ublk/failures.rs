@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::chance::Rng;
 use super::super::guest::SOON;
 use super::super::{Context, Verdict};
-use super::bed::{UblkSetup, UblkTransport, provide};
+use super::fixture::{UblkSetup, UblkTransport, provide};
 
 /// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \

@@ -6,7 +6,7 @@
 
 use super::super::guest::{Guest, LATER, SOON};
 use super::super::{Context, Verdict};
-use super::bed::provide;
+use super::fixture::provide;
 use xtask::needs::Need;
 
 /// The programs that the test needs in the guest beside fio.

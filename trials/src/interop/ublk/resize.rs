@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::super::guest::{LATER, SOON};
 use super::super::{Context, Verdict};
-use super::bed::{UblkSetup, UblkTransport, provide};
+use super::fixture::{UblkSetup, UblkTransport, provide};
 use xtask::needs::Need;
 use xtask::shell;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataplane::Volume;
-use figures::bed::{Failure, FlashTestBed};
+use figures::flash_test_bed::{Failure, FlashTestBed};
 use flash::Spec;
 use qos::calibrate::{LoadResult, OfferedLoad};
 
