@@ -375,6 +375,7 @@ impl Recalibrations {
             orders: orders.clone(),
             is_cancelled: &is_cancelled,
             tell: &tell,
+            rest: &std::thread::sleep,
         };
         let measured = run::measure(&self.tools, &order);
         // Whatever happened, nobody has to wait for probes any more.

@@ -1,6 +1,7 @@
 //! Tests of live changes to a server without workers.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -35,10 +36,24 @@ pub(crate) fn live(config: &str) -> Arc<LiveConfig> {
 
 /// Creates a server without workers, which keeps its changes in `store`.
 fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<LiveConfig> {
-    let base = Config::parse(config).unwrap();
     let clock = Clock::start();
-    let now: control::Clock = Arc::new(move || clock.now());
-    let config = Changes::default().made_to(&base);
+    live_at(config, (store, Changes::default()), Arc::new(move || clock.now()))
+}
+
+/// Creates a server without workers from its configuration and the state file at a path. Its
+/// tenants have the time of `now`.
+pub(crate) fn live_from(config: &str, state: &Path, now: control::Clock) -> Arc<LiveConfig> {
+    let (store, changes) = Store::open(state, false).unwrap();
+    live_at(config, (Some(store), changes), now)
+}
+
+fn live_at(
+    config: &str,
+    (store, changes): (Option<Store>, Changes),
+    now: control::Clock,
+) -> Arc<LiveConfig> {
+    let base = Config::parse(config).unwrap();
+    let config = changes.made_to(&base);
     let specs: Vec<Spec> = base.device.iter().map(|one| one.spec.parse().unwrap()).collect();
     let limits = Mistakes::collect(|wrong| base.limits_or(wrong)).unwrap();
     let needs = tenancy::TenancyInputs {
@@ -68,13 +83,13 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<LiveConfig> {
         fabric: Arc::default(),
         wakers: Wakers::default(),
         workers: 1,
-        clock,
+        clock: Clock::start(),
         tenants,
         tcp: TcpOptions::default(),
         insecure: false,
         drain_limit: Duration::from_secs(10),
     };
-    LiveConfig::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
+    LiveConfig::new(ground, Vec::new(), base, changes, store).unwrap()
 }
 
 /// Creates the recalibrations of a server, without the thread that begins them.

@@ -13,8 +13,8 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Feedback, Instant, Range, Scheduler,
     SizeClass, SlotTable, Submission, TenantId, TurnOutcome,
 };
-use dataplane::{SocketBackend, Volume};
-use flash::Rng;
+use dataplane::{AnyDevice, SocketBackend, Volume};
+use flash::{DecoratedDevice, Rng};
 use io::{Clock, CpuWaits, Reactor, SpinPolicy, ThreadAccount};
 use qos::{AnyScheduler, PAGE_BYTES};
 
@@ -140,35 +140,9 @@ pub(super) fn start<N: SocketBackend>(
 }
 
 fn work<N: SocketBackend>(tools: ProberInputs) -> Result<(), String> {
-    let say = |error: io::Error| error.to_string();
-    let reactor = N::Reactor::new().map_err(say)?;
-    let volume = &tools.volume;
-    let device = volume.open_queue(&N::through(&reactor), tools.device, tools.worker)?;
-    let carve = || io::carve(&[SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX }]).map_err(say);
-    let mut chance = Rng::new(tools.seed);
-    let read_pool = BufPool::new(carve()?.bufs);
-    let mut write_pool = BufPool::new(carve()?.bufs);
-    fill(&mut write_pool, &mut chance);
-    let everything = BlockRange { first: 0, blocks: volume.blocks() };
+    let reactor = N::Reactor::new().map_err(|error: io::Error| error.to_string())?;
     let clock = tools.clock;
-    let mut prober = Prober {
-        orders: tools.orders,
-        device,
-        scheduler: tools.scheduler,
-        tenant: tools.tenant,
-        read_pool,
-        write_pool,
-        table: SlotTable::new(PROBES_MAX),
-        done: Vec::with_capacity(PROBES_MAX),
-        chance,
-        everything,
-        scratch: tools.scratch,
-        offer: ProbeLoad::default(),
-        changes: 0,
-        next_at: Instant::ZERO,
-        submitted: 0,
-        is_cut: false,
-    };
+    let mut prober = ServerProber::open::<N>(tools, &reactor)?;
     io::run(&reactor, &clock, SpinPolicy { spin: WAKE_LEAD }, |now| prober.turn(now));
     Ok(())
 }
@@ -191,7 +165,11 @@ struct Probe {
     submitted_at: Instant,
 }
 
-struct Prober<D> {
+/// A prober of any device of the server.
+pub(super) type ServerProber = Prober<DecoratedDevice<AnyDevice>>;
+
+/// Makes the probes of one device, turn by turn.
+pub(super) struct Prober<D> {
     orders: Arc<ProberControl>,
     device: D,
     scheduler: AnyScheduler,
@@ -215,9 +193,45 @@ struct Prober<D> {
     is_cut: bool,
 }
 
+impl ServerProber {
+    /// Opens a queue to the device, and takes buffers for probes.
+    pub(super) fn open<N: SocketBackend>(
+        tools: ProberInputs,
+        reactor: &N::Reactor,
+    ) -> Result<ServerProber, String> {
+        let volume = &tools.volume;
+        let device = volume.open_queue(&N::through(reactor), tools.device, tools.worker)?;
+        let class = SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX };
+        let carve = || io::carve(&[class]).map_err(|error| error.to_string());
+        let mut chance = Rng::new(tools.seed);
+        let read_pool = BufPool::new(carve()?.bufs);
+        let mut write_pool = BufPool::new(carve()?.bufs);
+        fill(&mut write_pool, &mut chance);
+        let everything = BlockRange { first: 0, blocks: volume.blocks() };
+        Ok(Prober {
+            orders: tools.orders,
+            device,
+            scheduler: tools.scheduler,
+            tenant: tools.tenant,
+            read_pool,
+            write_pool,
+            table: SlotTable::new(PROBES_MAX),
+            done: Vec::with_capacity(PROBES_MAX),
+            chance,
+            everything,
+            scratch: tools.scratch,
+            offer: ProbeLoad::default(),
+            changes: 0,
+            next_at: Instant::ZERO,
+            submitted: 0,
+            is_cut: false,
+        })
+    }
+}
+
 impl<D: Device> Prober<D> {
     /// Runs one turn. Returns `None` after the last.
-    fn turn(&mut self, now: Instant) -> Option<TurnOutcome> {
+    pub(super) fn turn(&mut self, now: Instant) -> Option<TurnOutcome> {
         let is_stopped = self.orders.stop.load(Ordering::Acquire);
         self.take_offer(now, is_stopped);
         let arrived = self.arrive(now);

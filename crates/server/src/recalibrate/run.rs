@@ -62,6 +62,8 @@ pub(super) struct MeasurementInputs<'a> {
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
     /// Reports the progress before a step, and again with the observation after it.
     pub(super) tell: &'a dyn Fn(&Recalibration, Option<&StepReading>),
+    /// Lets time pass while probes are made.
+    pub(super) rest: &'a dyn Fn(Duration),
 }
 
 /// A running recalibration.
@@ -70,6 +72,8 @@ struct Run<'a> {
     order: &'a MeasurementInputs<'a>,
     /// The index of the device.
     place: usize,
+    /// The tenant of the probes.
+    tenant: TenantId,
     shared: Arc<Shared>,
     model: DeviceModel,
     /// The rate of the device in units per second, as known when the run began.
@@ -98,43 +102,9 @@ pub(super) fn measure(
     tools: &RecalibrationContext,
     order: &MeasurementInputs<'_>,
 ) -> Result<Findings, RecalibrationStop> {
-    let (n, shared, plan) = plan(tools, order)?;
-    if tools.workers >= WORKERS_MAX {
-        let why =
-            format!("probes need a scheduler of their own, and {WORKERS_MAX} workers have all");
-        return Err(RecalibrationStop::Refused(why));
-    }
-    let now = tools.tenants.now();
-    let name = format!("(recalibration of device {n})");
-    let tenant = {
-        let mut registry = tools.tenants.registry();
-        let (device, origin) = (Some(order.device), Origin::Configured);
-        let admission = registry.register(&name, Promise::default(), device, origin, now);
-        let tenant = admission.map_err(|refusal| refusal.to_string())?.tenant;
-        registry.pin(tenant, "the recalibration of its device");
-        tenant
-    };
-    let late = late(tools, order.device);
-    let model = plan.model.clone();
-    let known = tools.tenants.devices().into_iter().find(|device| device.name == order.device);
-    let made = known.and_then(|device| device.tokens).unwrap_or(0) as f64 * 100.0;
-    let late_at = now;
-    let (place, begun) = (n, now);
-    let mut run = Run {
-        tools,
-        order,
-        place,
-        shared,
-        model,
-        made,
-        begun,
-        late,
-        late_at,
-        looked: None,
-        repeats: 0,
-    };
-    let measured = run.with_prober(tenant, Recalibration::new(plan));
-    tools.tenants.registry().dismiss(tenant, tools.tenants.now());
+    let (mut run, plan) = Run::begin(tools, order)?;
+    let measured = run.with_prober(Recalibration::new(plan));
+    run.end();
     measured
 }
 
@@ -180,26 +150,71 @@ fn longest(before: &[CpuWaits], after: &[CpuWaits]) -> Duration {
     each.max().unwrap_or_default()
 }
 
-impl Run<'_> {
-    /// Runs a measurement with a thread for the probes.
-    fn with_prober(
-        &mut self,
-        tenant: TenantId,
-        recalibration: Recalibration,
-    ) -> Result<Findings, RecalibrationStop> {
+impl<'a> Run<'a> {
+    /// Registers the tenant of the probes. Returns the run and the plan of its measurement.
+    fn begin(
+        tools: &'a RecalibrationContext,
+        order: &'a MeasurementInputs<'a>,
+    ) -> Result<(Run<'a>, Plan), RecalibrationStop> {
+        let (n, shared, plan) = plan(tools, order)?;
+        if tools.workers >= WORKERS_MAX {
+            let why =
+                format!("probes need a scheduler of their own, and {WORKERS_MAX} workers have all");
+            return Err(RecalibrationStop::Refused(why));
+        }
+        let now = tools.tenants.now();
+        let name = format!("(recalibration of device {n})");
+        let tenant = {
+            let mut registry = tools.tenants.registry();
+            let (device, origin) = (Some(order.device), Origin::Configured);
+            let admission = registry.register(&name, Promise::default(), device, origin, now);
+            let tenant = admission.map_err(|refusal| refusal.to_string())?.tenant;
+            registry.pin(tenant, "the recalibration of its device");
+            tenant
+        };
+        let known = tools.tenants.devices().into_iter().find(|device| device.name == order.device);
+        let run = Run {
+            tools,
+            order,
+            place: n,
+            tenant,
+            shared,
+            model: plan.model.clone(),
+            made: known.and_then(|device| device.tokens).unwrap_or(0) as f64 * 100.0,
+            begun: now,
+            late: late(tools, order.device),
+            late_at: now,
+            looked: None,
+            repeats: 0,
+        };
+        Ok((run, plan))
+    }
+
+    /// Removes the tenant of the probes, of which none is in flight any more.
+    fn end(self) {
+        self.tools.tenants.registry().dismiss(self.tenant, self.tools.tenants.now());
+    }
+
+    /// Returns the inputs of the prober.
+    fn prober(&self) -> prober::ProberInputs {
         let n = self.place;
         let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
-        let tools = prober::ProberInputs {
+        prober::ProberInputs {
             orders: self.order.orders.clone(),
             volume: self.tools.places.get(n).expect("a device stays while it is measured"),
             device: n,
             scheduler: self.tools.tenants.scheduler(n, self.tools.workers, limits),
             worker: self.tools.workers,
-            tenant,
+            tenant: self.tenant,
             clock: self.tools.clock,
             seed: self.begun.as_nanos(),
             scratch: self.order.scratch,
-        };
+        }
+    }
+
+    /// Runs a measurement with a thread for the probes.
+    fn with_prober(&mut self, recalibration: Recalibration) -> Result<Findings, RecalibrationStop> {
+        let tools = self.prober();
         let thread = match self.tools.chosen {
             KernelInterface::IoUring => prober::start::<Sockets>(tools)?,
             KernelInterface::Epoll => prober::start::<EpollSockets>(tools)?,
@@ -266,7 +281,7 @@ impl Run<'_> {
         let (mut begun, mut settled) = (self.tools.tenants.now(), false);
         let mut slow = Vec::new();
         loop {
-            std::thread::sleep(LOOK);
+            (self.order.rest)(LOOK);
             self.check()?;
             // A tenant may have come meanwhile.
             recalibration.tighten(self.bound_us());
@@ -286,7 +301,7 @@ impl Run<'_> {
             if is_cut && !settled {
                 all.look(self.shared.delays());
                 (begun, settled) = (now, true);
-                std::thread::sleep(LOOK);
+                (self.order.rest)(LOOK);
             }
             let now = self.tools.tenants.now();
             if settled && (is_cut || now.since(begun) >= step.length) {
@@ -366,14 +381,4 @@ impl Run<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_takes_too_long_because_of_the_machine_says_so() {
-        assert_eq!(too_long(0), "it took more than 600 seconds");
-        let said = too_long(3);
-        assert!(said.contains("3 steps were made again: the machine is overcommitted"), "{said}");
-        assert!(said.ends_with("2.5 % of the time"), "{said}");
-    }
-}
+mod tests;
