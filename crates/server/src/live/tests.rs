@@ -9,6 +9,7 @@ use std::time::Duration;
 use contract::{ListenerId, Promise};
 use control::admin::{
     Code, DrainServer, Inventory, NamespacePatch, NewNamespace, Recalibrator, RemoveListener,
+    RemoveNamespace,
 };
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use dataplane::{DeviceTable, KernelInterface, ThreadAccounts, Volume, WorkerOrders};
@@ -564,6 +565,28 @@ fn a_server_drains_or_is_taken_over_but_not_both() {
     assert!(refused.contains("this server is draining"), "{refused}");
     assert!(!live.lock().is_frozen, "who waits is not told that another takes over");
     live.change_tenant(&plain("late")).unwrap();
+}
+
+/// Tests that a server without a state file discards namespaces that were added while it ran, which
+/// no restart brings back, and no others.
+#[test]
+fn a_server_that_keeps_no_state_discards_what_no_restart_brings_back() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let spec = format!("file:{}?size=1MiB", folder.path().join("disk").display());
+    let live = live(&format!(
+        "[[device]]\nname = \"disk\"\nspec = \"{spec}\"\n\
+         [[namespace]]\nname = \"kept\"\ndevice = \"disk\"\nsize = \"1MiB\"\n"
+    ));
+    let discard =
+        |name| live.remove_namespace(name, RemoveNamespace { force: false, discard: true });
+    let (added, kept, gone) = beside_a_worker(&live, || {
+        (live.add_namespace(&more()).map(drop), discard("kept"), discard("more"))
+    });
+    let refused = kept.unwrap_err().message;
+    assert!(refused.contains("\"kept\" of its configuration would be back"), "{refused}");
+    assert_eq!((added, gone), (Ok(()), Ok(())));
+    let names = live.spaces().into_iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names, ["kept"]);
 }
 
 #[test]
