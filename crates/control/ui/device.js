@@ -121,10 +121,12 @@ function facts(device, flow) {
   const limit = device.strictest
     ? `${count(device.tokens)} tokens/s at ≤ ${time(device.strictest.latency_us)}, the bound of ${device.strictest.tenant}`
     : `${count(device.tokens)} tokens/s: no latency is promised`;
-  const rows = [
-    ["Limit", device.has_model ? limit : "none"],
+  const tail = flow.p95_us === null ? "" : `p95 at the device ≤ ${time(flow.p95_us)}, `;
+  const now = ["Now", `${count(flow.tokens.spent)} tokens/s, ${tail}depth ${flow.depth}`];
+  const rows = !device.has_model ? [["Limit", "none: it has no model"], now] : [
+    ["Limit", limit],
     ["Reserved", `${count(device.tokens_promised)} tokens/s, ${count(device.tokens_left)} left for best effort${device.tokens_headroom ? `, ${count(device.tokens_headroom)} more kept back for windows` : ""}`],
-    ["Now", `${count(flow.tokens.spent)} tokens/s, p95 at the device ≤ ${time(flow.p95_us)}, depth ${flow.depth}`],
+    now,
     ["Prices of 4 KiB", model ? `a write ${model.write_price} tokens, a read 1; while there are only reads, a read ${model.read_only_price}` : "–"],
     ["Correction of the model", device.correction ? `${percent(device.correction.rate_percent / 100)} of the rate, ${percent(device.correction.write_price_percent / 100)} of the price of writes` : "none"],
     ["Does it fit the model?", fit(device.drift)],

@@ -8,19 +8,20 @@ import { hold } from "./moment.js";
 const SHOWN = 10;
 /** Number of polls of the page between two fetches. */
 const EVERY = 5;
-const COLUMNS = [["Tenant"], ["Began"], ["Late", "number"], ["Worst", "number"], ["Promised", "number"], ["Machine"]];
+const COLUMNS = [["Tenant"], ["Began"], ["Late", "number"], ["Worst", "number"], ["Promised", "number wide"], ["Machine", "wide"]];
 let body;
 let looks = 0;
 
 export function start() {
   body = h("tbody");
   const head = COLUMNS.map(([title, kind]) => h("th", { scope: "col", class: kind }, title));
-  at("violations-table").append(h("table", {}, h("thead", {}, h("tr", {}, ...head)), body));
+  at("violations-table").append(h("table", { class: "cards" }, h("thead", {}, h("tr", {}, ...head)), body));
 }
 
 /** Makes a row, whose beginning is a link to that moment in the charts. */
 function make({ began }) {
-  const cells = COLUMNS.slice(1).map(([, kind]) => h("td", { class: kind }));
+  // Where the table is a list of cards, each figure needs its name.
+  const cells = COLUMNS.slice(1).map(([title, kind]) => h("td", { class: kind, "data-of": kind && title }));
   cells[0].append(h("button", { type: "button", title: "Show this moment in the charts", onclick: () => hold(began) }));
   return h("tr", {}, h("th", { scope: "row" }), ...cells);
 }

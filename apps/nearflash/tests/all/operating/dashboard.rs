@@ -310,6 +310,7 @@ fn every_page_can_be_read_used_and_trusted() {
     let mut site = DashboardServer::start(SETUP);
     it_is_light_or_dark_and_can_be_read(&site, &browser);
     it_fits_a_telephone(&site, &browser);
+    broken_promises_fit_a_telephone(&site, &browser);
     a_moment_is_held_and_its_address_leads_there(&site, &browser);
     everything_is_done_with_a_keyboard(&site, &browser);
     what_if_says_what_would_have_to_give(&site, &browser);
@@ -406,6 +407,39 @@ fn it_fits_a_telephone(site: &DashboardServer, browser: &Browser) {
         assert_eq!(is_card, width < 640, "at {width}: {card}");
         browser.picture(&format!("narrow-{width}"));
     }
+    quiet(browser);
+}
+
+/// A script by which the page's requests for broken promises are answered with one.
+const BROKEN: &str = "
+    const slo = { latency_us: 40000, percentile: 95, iops: 2000, read_percent: 100 };
+    const one = { tenant: 'silver', slo, age: 90, late_seconds: 12, starved_seconds: 3,
+        worst_us: 123456, goes_on: true };
+    const [ask, answer] = [window.fetch, JSON.stringify({ violations: [one] })];
+    window.fetch = (path, options) => path === '/v1/violations'
+        ? Promise.resolve(new Response(answer)) : ask(path, options);";
+
+fn broken_promises_fit_a_telephone(site: &DashboardServer, browser: &Browser) {
+    site.show(browser);
+    browser.run(BROKEN);
+    browser.resize(390, 844);
+    browser.await_text("#violations-table", "silver");
+    for words in ["12 s so far", "123 ms", "p95 40.0 ms", "overcommitted in 3 of 12 s"] {
+        browser.await_text("#violations-table", words);
+    }
+    browser.picture("broken-390");
+    let cut = browser.run(
+        "return [...document.querySelectorAll('#violations-table, #violations-table tbody :is(tr, th, td)')]
+            .filter((each) => each.scrollWidth > each.clientWidth)
+            .map((each) => each.outerHTML)",
+    );
+    assert_eq!(cut, json!([]), "nothing is cut off, and nothing scrolls sideways");
+    let names = "return [...document.querySelectorAll('#violations-table tbody td')]
+        .map((each) => getComputedStyle(each, '::before').content)";
+    let named = json!(["none", "\"Late\"", "\"Worst\"", "\"Promised\"", "\"Machine\""]);
+    assert_eq!(browser.run(names), named);
+    browser.resize(1360, 900);
+    assert_eq!(browser.run(names), json!(vec!["none"; 5]), "the table has a head");
     quiet(browser);
 }
 
@@ -584,6 +618,9 @@ fn nobody_yet_is_said_in_words(browser: &Browser) {
     let site = DashboardServer::start("[[device]]\nname = \"drive\"\nspec = \"mem:16MiB\"\n");
     site.show(browser);
     browser.await_text("#device-empty", "has no model");
+    browser.await_text("#device-facts", "none: it has no model");
+    let facts = browser.text("#device-facts");
+    assert!(!facts.contains('–'), "what a device without a model does not have: {facts}");
     browser.await_text("#first", "nearflash tenant add gold");
     browser.await_text("#first", "nearflash device set drive --model model.toml");
     let hidden = browser.run("return document.querySelector('#latency').checkVisibility()");
