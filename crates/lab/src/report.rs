@@ -364,9 +364,9 @@ pub fn number_text(number: f64) -> String {
 }
 
 /// Returns a number with its noun, in the plural unless it is one: `1 connection`, `2 requests`.
-pub fn count_text(number: u32, noun: &str) -> String {
+pub fn count_text(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", number_text(number.into()))
+    format!("{} {noun}{plural}", number_text(number as f64))
 }
 
 /// Returns microseconds as text, as [`time_text`] does.

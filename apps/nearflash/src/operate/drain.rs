@@ -10,6 +10,7 @@ use io::Clock;
 use serde_json::json;
 
 use super::{Common, Failure};
+use lab::report::count_text;
 
 /// The pause between two queries of the drain's progress.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -134,15 +135,8 @@ fn is_nobody_there(error: &ClientError) -> bool {
 }
 
 fn text(drain: &Drain) -> String {
-    let count = |n: u64, what: &str| match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    };
-    let there = format!(
-        "{}, {} in flight",
-        count(drain.connections as u64, "connection"),
-        count(drain.in_flight, "request")
-    );
+    let connections = count_text(drain.connections as u64, "connection");
+    let there = format!("{connections}, {} in flight", count_text(drain.in_flight, "request"));
     match (drain.state, drain.left_ms) {
         (DrainState::Serving, _) => format!("serving: {there}"),
         (DrainState::Draining, None) => format!("draining: {there}"),

@@ -306,8 +306,8 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
         )
     });
     let compliance = &measured.compliance;
-    let connections = count_text(tenant.connections, "connection");
-    let requests = count_text(tenant.in_flight, "request");
+    let connections = count_text(tenant.connections.into(), "connection");
+    let requests = count_text(tenant.in_flight.into(), "request");
     vec![
         fact("device", tenant.device.clone()),
         fact("promise", promise),

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use super::{BAR, BOLD, DIM, bar, draw_gone, fact};
 use crate::top::rows;
 use crate::top::state::Data;
-use lab::report::{micros_text, number_text};
+use lab::report::{count_text, micros_text, number_text};
 
 /// The parts of a worker's busy time, in the order in which the admin API lists them.
 const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];
@@ -150,10 +150,12 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     let StageTails { scheduler_us, device_us, reply_us } = flow.stages;
     let [queued, at_device, in_reply] = [scheduler_us, device_us, reply_us]
         .map(|us| us.map_or("-".to_owned(), |us| format!("≤ {}", micros_text(us))));
+    let requests = count_text(flow.in_flight.into(), "request");
+    let buffers = count_text(flow.buffers.into(), "buffer");
     let facts = vec![
         fact("busy", format!("{:.1} %, {} turns/s", flow.busy_percent, whole(flow.turns))),
         fact("waits", format!("{:.1} % for a processor", flow.waited_percent)),
-        fact("serves", format!("{} connections", number_text(flow.connections.into()))),
+        fact("serves", count_text(flow.connections.into(), "connection")),
         fact(
             "now",
             format!(
@@ -164,14 +166,7 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
             ),
         ),
         fact("p95", format!("{queued} queued, {at_device} at a device, {in_reply} in reply")),
-        fact(
-            "holds",
-            format!(
-                "{} requests in flight, {} buffers",
-                number_text(flow.in_flight.into()),
-                number_text(flow.buffers.into())
-            ),
-        ),
+        fact("holds", format!("{requests} in flight, {buffers}")),
     ];
     draw_both(frame, area, facts, "what its busy time goes into", shares(flow));
 }

@@ -90,7 +90,7 @@ fn data() -> Data {
         read_bytes: 0.6e9,
         written_bytes: 6.2e6,
         stages,
-        connections: 3,
+        connections: 1,
         in_flight: 40,
         buffers: 38,
         parts: [20.4, 24.0, 6.1, 3.5, 45.0, 1.0],
