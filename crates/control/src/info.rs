@@ -109,6 +109,8 @@ pub enum Refusal {
         tokens_available: u64,
         /// Tokens per second that the device delivers at the strictest latency.
         tokens_device: u64,
+        /// Tokens per second beyond these that are kept back, so that SLOs hold in windows.
+        tokens_headroom: u64,
         /// The strictest latency in microseconds.
         latency_us: u32,
         /// The percentile of the strictest latency.
@@ -199,6 +201,7 @@ impl fmt::Display for Refusal {
                 latency_us,
                 percentile,
                 limited_by,
+                ..
             } => {
                 let [needed, available, device] =
                     [tokens_needed, tokens_available, tokens_device].map(|n| grouped(*n));
@@ -237,6 +240,8 @@ pub enum Verdict {
         tokens_needed: u64,
         /// Tokens per second that would be left for best effort.
         tokens_left: u64,
+        /// Tokens per second beyond these that would be kept back, so that SLOs hold in windows.
+        tokens_headroom: u64,
         /// The number of such tenants that there is room for, this one included.
         fits: usize,
     },

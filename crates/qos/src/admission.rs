@@ -132,6 +132,8 @@ pub enum Verdict {
         needed: u64,
         /// Units a second that would be left for best effort.
         left: u64,
+        /// Units a second beyond these that would be kept back, so that SLOs hold in windows.
+        headroom: u64,
     },
     /// The SLO would be refused.
     Refused {
@@ -251,10 +253,7 @@ pub fn admit(
     others: &AdmittedPromises,
     permille: Permille,
 ) -> Result<u64, Refusal> {
-    let (limited_by, strictest) = match others.strictest() {
-        Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
-        _ => (None, asked),
-    };
+    let (limited_by, strictest) = strictest(asked, others);
     let device = scaled(strictest.limit, permille);
     let available = device.saturating_sub(others.promised());
     available.checked_sub(asked.rate).ok_or(Refusal::TooMuch(Shortage {
@@ -266,6 +265,38 @@ pub fn admit(
         percentile: strictest.percentile,
         limited_by,
     }))
+}
+
+/// Returns the verdict on a promise that leaves `left` units a second beside the present ones
+/// (`others`).
+pub(crate) fn admitted(
+    asked: PricedSlo,
+    left: u64,
+    others: &AdmittedPromises,
+    permille: Permille,
+) -> Verdict {
+    let headroom = scaled(strictest(asked, others).1.headroom, permille);
+    Verdict::Admitted { needed: asked.rate, left, headroom }
+}
+
+/// Returns the verdict on best effort beside the present promises (`others`).
+pub(crate) fn admitted_best_effort(
+    others: &AdmittedPromises,
+    model: &DeviceModel,
+    permille: Permille,
+) -> Verdict {
+    let left = scaled(others.device_rate(model), permille).saturating_sub(others.promised());
+    let kept = others.strictest().map_or(0, |(_, promise)| promise.headroom);
+    Verdict::Admitted { needed: 0, left, headroom: scaled(kept, permille) }
+}
+
+/// Returns the strictest of the present promises (`others`) and another one, and its tenant; `None`
+/// if it is the other one.
+fn strictest(asked: PricedSlo, others: &AdmittedPromises) -> (Option<TenantId>, PricedSlo) {
+    match others.strictest() {
+        Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
+        _ => (None, asked),
+    }
 }
 
 /// Returns `permille` thousandths of a rate.

@@ -251,15 +251,14 @@ impl Registry {
     fn check_beside(&self, slo: Option<Slo>, others: &AdmittedPromises) -> Verdict {
         let permille = self.adjustment.rate_permille;
         let Some(slo) = slo else {
-            let device = scaled(others.device_rate(&self.model), permille);
-            return Verdict::Admitted { needed: 0, left: device.saturating_sub(others.promised()) };
+            return admission::admitted_best_effort(others, &self.model, permille);
         };
         let asked = match claim(&slo, &self.model, &self.promised_cost) {
             Err(refusal) => return Verdict::Refused { refusal, ways: Ways::default() },
             Ok(asked) => asked,
         };
         match admit(asked, others, permille) {
-            Ok(left) => Verdict::Admitted { needed: asked.rate, left },
+            Ok(left) => admission::admitted(asked, left, others, permille),
             Err(refusal) => {
                 let ways = ways(&slo, asked, others, &self.model, &self.promised_cost, permille);
                 Verdict::Refused { refusal, ways }

@@ -1576,6 +1576,10 @@ class Verdict(TypedDict):
     #: The reason for a refusal.
     refusal: NotRequired[Problem | None]
 
+    #: Tokens per second that are kept back with this SLO, so that SLOs hold in windows: the device
+    #: would deliver them if SLOs held on average only. Zero if promises hold on average.
+    tokens_headroom: NotRequired[int]
+
     #: Tokens per second that would be left for best effort; on refusal, the available tokens.
     tokens_left: NotRequired[int | None]
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure, read_text};
-use lab::report::{micros_text, number_text};
+use lab::report::{count_text, micros_text, number_text};
 
 /// Add, change, remove and show tenants of a running server
 #[derive(Debug, Subcommand)]
@@ -251,7 +251,9 @@ fn outcome(what: &str, admitted: &Admitted) -> String {
 
 fn judged(verdict: &Verdict) -> String {
     let tokens = |n: Option<u64>| number_text(n.unwrap_or(0) as f64);
-    match &verdict.refusal {
+    let kept = tokens(Some(verdict.tokens_headroom));
+    let kept = format!("\n{kept} tokens/s more are kept back, so that SLOs hold in windows");
+    let said = match &verdict.refusal {
         None => {
             let (needed, left) = (tokens(verdict.tokens_needed), tokens(verdict.tokens_left));
             let fits = match verdict.fits {
@@ -262,7 +264,8 @@ fn judged(verdict: &Verdict) -> String {
             format!("would be admitted: needs {needed} tokens/s, {left} would be left{fits}")
         }
         Some(problem) => format!("would be refused: {}", problem.message),
-    }
+    };
+    said + if verdict.tokens_headroom > 0 { &kept } else { "" }
 }
 
 /// Returns the text about one tenant, a line for each property.
@@ -290,8 +293,8 @@ fn show(tenant: &TenantStatus) -> String {
         number_text(measured.failures.round()),
         number_text(measured.retries.round())
     );
-    let holds =
-        format!("{} connections, {} requests in flight", tenant.connections, tenant.in_flight);
+    let connections = count_text(tenant.connections.into(), "connection");
+    let requests = count_text(tenant.in_flight.into(), "request");
     let mut each = vec![
         ("state", status(tenant)),
         ("device", tenant.device.clone()),
@@ -299,7 +302,7 @@ fn show(tenant: &TenantStatus) -> String {
         ("share", tenant.share.text(number_text)),
         ("now", now),
         ("not done", not_done),
-        ("holds", holds),
+        ("holds", format!("{connections}, {requests} in flight")),
     ];
     each.extend(tenant.note.clone().map(|note| ("note", note)));
     facts(&format!("tenant {}", tenant.name), &each)
@@ -539,6 +542,23 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         );
         assert_eq!(said(0, false, &plain), "set bulk on fast: best effort, without limits");
         assert_eq!(said(9, true, &plain), "set bulk on fast: 9 tokens/s promised, 360 000 left");
+    }
+
+    #[test]
+    fn a_check_tells_what_is_kept_back_for_windows() {
+        let verdict = Verdict {
+            admitted: true,
+            tokens_needed: Some(20_000),
+            tokens_left: Some(354_000),
+            tokens_headroom: 46_000,
+            fits: Some(18),
+            refusal: None,
+        };
+        let admitted = "would be admitted: needs 20 000 tokens/s, 354 000 would be left; 18 such \
+                        tenants fit";
+        let kept = "46 000 tokens/s more are kept back, so that SLOs hold in windows";
+        assert_eq!(judged(&verdict), format!("{admitted}\n{kept}"));
+        assert_eq!(judged(&Verdict { tokens_headroom: 0, ..verdict }), admitted);
     }
 
     #[test]

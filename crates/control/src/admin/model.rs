@@ -214,6 +214,10 @@ pub struct Verdict {
     pub tokens_needed: Option<u64>,
     /// Tokens per second that would be left for best effort; on refusal, the available tokens.
     pub tokens_left: Option<u64>,
+    /// Tokens per second that are kept back with this SLO, so that SLOs hold in windows: the device
+    /// would deliver them if SLOs held on average only. Zero if promises hold on average.
+    #[serde(default)]
+    pub tokens_headroom: u64,
     /// The number of new tenants with this SLO that would be admitted one after another; `null` if
     /// the question is about a tenant that exists.
     #[serde(default)]

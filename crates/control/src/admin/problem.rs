@@ -306,6 +306,7 @@ mod tests {
             tokens_needed: 400_000,
             tokens_available: 300,
             tokens_device: 420,
+            tokens_headroom: 0,
             latency_us: 500,
             percentile: qos::Percentile::P95,
             limited_by: Some("gold".to_owned()),

@@ -65,6 +65,33 @@ fn a_device_with_promises_in_windows_tells_its_headroom() {
 }
 
 #[test]
+fn a_check_tells_the_headroom_that_there_would_be() {
+    let told = |promises, iops| {
+        let switches = Switches { promises, ..Switches::default() };
+        let model = Some(DeviceModel::device_a());
+        let device = DeviceSetup { name: "a".to_owned(), model, switches };
+        let mut registry = TenantRegistry::new(vec![device], 2, 4);
+        let asked = Slo::new(500, iops, 100);
+        let checked = registry.check(asked, None, None).unwrap();
+        add(&mut registry, "gold", slo(500, 20_000, 100)).unwrap();
+        let headroom = registry.devices().infos()[0].tokens_headroom;
+        (checked, headroom)
+    };
+    let (Verdict::Admitted { tokens_headroom, .. }, 0) = told(Promises::OnAverage, 20_000) else {
+        panic!("it fits");
+    };
+    assert_eq!(tokens_headroom, 0);
+    let (checked, headroom) = told(Promises::InWindows, 20_000);
+    let Verdict::Admitted { tokens_headroom, .. } = checked else { panic!("{checked:?}") };
+    assert_eq!(tokens_headroom, headroom, "what is kept back once it is admitted");
+    let (checked, _) = told(Promises::InWindows, 410_000);
+    let Verdict::Refused { refusal: Refusal::TooMuch { tokens_headroom, .. }, .. } = checked else {
+        panic!("{checked:?}");
+    };
+    assert!(tokens_headroom > 10_000, "it would fit without: {tokens_headroom}");
+}
+
+#[test]
 fn refusals_speak_in_names() {
     let mut registry = registry();
     add(&mut registry, "gold", slo(500, 120_000, 100)).unwrap();

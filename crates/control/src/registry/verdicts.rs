@@ -14,10 +14,12 @@ pub(super) fn tokens_up(units: u64) -> u64 {
 /// Converts a device's verdict to names and tokens.
 pub(super) fn verdict(tenants: &TenantTable, verdict: admission::Verdict) -> Verdict {
     match verdict {
-        admission::Verdict::Admitted { needed, left } => {
+        admission::Verdict::Admitted { needed, left, headroom } => {
             let more = left.checked_div(needed).map_or(usize::MAX, |more| more as usize);
             let fits = more.saturating_add(1).min(tenants.vacancies());
-            Verdict::Admitted { tokens_needed: tokens_up(needed), tokens_left: left / TOKEN, fits }
+            let (tokens_needed, tokens_left) = (tokens_up(needed), left / TOKEN);
+            let tokens_headroom = headroom / TOKEN;
+            Verdict::Admitted { tokens_needed, tokens_left, tokens_headroom, fits }
         }
         admission::Verdict::Refused { refusal, ways } => Verdict::Refused {
             refusal: named(tenants, refusal),
@@ -44,6 +46,7 @@ pub(super) fn named(tenants: &TenantTable, refusal: admission::Refusal) -> Refus
             tokens_needed: tokens_up(shortage.needed),
             tokens_available: shortage.available / TOKEN,
             tokens_device: shortage.device / TOKEN,
+            tokens_headroom: shortage.headroom / TOKEN,
             latency_us: shortage.latency_us,
             percentile: shortage.percentile,
             limited_by: shortage.limited_by.map(|tenant| tenants.name(tenant)),

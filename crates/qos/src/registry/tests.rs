@@ -38,10 +38,10 @@ fn a_change_is_checked_beside_the_others_alone() {
     let lax = register(slo(2_000, 100_000, 100));
     assert!(matches!(registry.check(slo(500, 310_000, 100)), Verdict::Refused { .. }));
     let larger = registry.check_change(strict, slo(500, 310_000, 100));
-    assert_eq!(larger, Verdict::Admitted { needed: 31_000_000, left: 1_000_000 });
+    assert_eq!(larger, Verdict::Admitted { needed: 31_000_000, left: 1_000_000, headroom: 0 });
     // Without the strict one the device makes what it does at 2 ms.
     let freed = registry.check_change(strict, slo(0, 0, 0));
-    assert_eq!(freed, Verdict::Admitted { needed: 0, left: 57_000_000 - 10_000_000 });
+    assert_eq!(freed, Verdict::Admitted { needed: 0, left: 57_000_000 - 10_000_000, headroom: 0 });
     let Verdict::Refused { ways, .. } = registry.check_change(lax, slo(500, 130_000, 100)) else {
         panic!("it does not fit beside the strict one")
     };

@@ -11,7 +11,7 @@ use crate::admin::model::{
 use crate::admin::operation::{Api, Call};
 use crate::admin::problem::{Code, Problem};
 use crate::admin::watch::Stages;
-use crate::info;
+use crate::info::{self, Refusal};
 use crate::registry::TenantChange;
 
 pub(super) fn list(call: &Call, (): ()) -> Result<Tenants, Problem> {
@@ -66,14 +66,19 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
         (Some(tenant), device) => tenants.check_change(tenant, slo, device)?,
     };
     Ok(match verdict {
-        info::Verdict::Admitted { tokens_needed, tokens_left, fits } => Verdict {
+        info::Verdict::Admitted { tokens_needed, tokens_left, tokens_headroom, fits } => Verdict {
             admitted: true,
             tokens_needed: Some(tokens_needed),
             tokens_left: Some(tokens_left),
+            tokens_headroom,
             fits: is_new.then_some(fits),
             refusal: None,
         },
         info::Verdict::Refused { refusal, ways } => {
+            let tokens_headroom = match refusal {
+                Refusal::TooMuch { tokens_headroom, .. } => tokens_headroom,
+                _ => 0,
+            };
             let problem = Problem::refused(refusal, ways);
             if problem.code == Code::Invalid {
                 return Err(problem);
@@ -83,6 +88,7 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
                 admitted: false,
                 tokens_needed: shortage.map(|s| s.tokens_needed),
                 tokens_left: shortage.map(|s| s.tokens_available),
+                tokens_headroom,
                 fits: is_new.then_some(0),
                 refusal: Some(problem),
             }
