@@ -1,7 +1,6 @@
 //! Identifiers of requests in flight.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
 /// The identifier of an entry of a [`SlotTable`]. The generation distinguishes successive entries
@@ -48,12 +47,17 @@ impl fmt::Debug for Slot {
 #[derive(Debug)]
 pub struct SlotTable<T> {
     entries: Box<[Entry<T>]>,
-    free: Vec<u16>,
+    /// Number of free places.
+    room: usize,
+    /// Index of the place that was freed last and is taken next; meaningless in a full table.
+    next: u16,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     generation: u16,
+    /// In a free place, the index of the place that is taken after it; meaningless in the last one.
+    next: u16,
     value: Option<T>,
 }
 
@@ -61,18 +65,17 @@ impl<T> SlotTable<T> {
     /// Returns an empty table for `capacity` entries, at most 65 536.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity <= 1 << 16, "a slot's index has 16 bits");
-        let entries = (0..capacity).map(|_| Entry { generation: 0, value: None }).collect();
-        let free = (0..capacity).rev().map(|index| index as u16).collect();
-        SlotTable { entries, free }
+        let entry = |index| Entry { generation: 0, next: index as u16, value: None };
+        SlotTable { entries: (1..=capacity).map(entry).collect(), room: capacity, next: 0 }
     }
 
     /// Inserts `value` and returns its slot. Returns the value as the error if the table is full.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<Slot, T> {
-        let Some(index) = self.free.pop() else { return Err(value) };
-        let entry = &mut self.entries[usize::from(index)];
-        entry.value = Some(value);
-        Ok(Slot::new(index, entry.generation))
+        if self.room == 0 {
+            return Err(value);
+        }
+        Ok(self.insert_with(|| value))
     }
 
     /// Inserts the value of `make` where there is [room](SlotTable::room). The value is constructed
@@ -82,11 +85,13 @@ impl<T> SlotTable<T> {
     /// Panics if the table is full.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Slot {
-        let index = self.free.pop().expect("the table has room");
+        assert!(self.room > 0, "the table has room");
+        let index = self.next;
         let entry = &mut self.entries[usize::from(index)];
         // The assertion spares a drop of the old value.
         assert!(entry.value.is_none(), "a free place holds nothing");
         entry.value = Some(make());
+        (self.room, self.next) = (self.room - 1, entry.next);
         Slot::new(index, entry.generation)
     }
 
@@ -98,30 +103,37 @@ impl<T> SlotTable<T> {
 
     /// Returns the entry of a slot that must be in the table.
     pub fn get(&mut self, slot: Slot) -> &mut T {
-        self.find(slot).unwrap_or_else(|| panic!("{slot:?} is not in flight"))
+        self.find(slot).unwrap_or_else(|| missing(slot))
     }
 
     /// Removes and returns the entry; its slot is never valid again.
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> T {
-        let entry = &mut self.entries[slot.index()];
-        assert!(entry.generation == slot.generation(), "{slot:?} is stale");
-        assert!(entry.value.is_some(), "{slot:?} is not in flight");
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(slot.bits as u16);
         // Last, so that the value is moved once.
-        entry.value.take().expect("it was just looked at")
+        self.free(slot).take().expect("it was just looked at")
     }
 
-    /// Drops the entry in its place; its slot is never valid again.
+    /// Drops the entry in its place, and returns what `look` has returned for it; its slot is never
+    /// valid again.
     #[inline(always)]
-    pub fn discard(&mut self, slot: Slot) {
+    pub fn discard<R>(&mut self, slot: Slot, look: impl FnOnce(&T) -> R) -> R {
+        let value = self.free(slot);
+        let seen = look(value.as_ref().expect("it was just looked at"));
+        *value = None;
+        seen
+    }
+
+    /// Frees the place of a slot, and returns its value, which the caller removes.
+    #[inline(always)]
+    fn free(&mut self, slot: Slot) -> &mut Option<T> {
         let entry = &mut self.entries[slot.index()];
-        assert!(entry.generation == slot.generation(), "{slot:?} is stale");
-        assert!(entry.value.is_some(), "{slot:?} is not in flight");
+        if entry.generation != slot.generation() || entry.value.is_none() {
+            missing(slot);
+        }
         entry.generation = entry.generation.wrapping_add(1);
-        entry.value = None;
-        self.free.push(slot.bits as u16);
+        entry.next = self.next;
+        (self.room, self.next) = (self.room + 1, slot.bits as u16);
+        &mut entry.value
     }
 
     /// Returns all entries of the table, each with its slot.
@@ -139,7 +151,7 @@ impl<T> SlotTable<T> {
 
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.room
     }
 
     /// Returns `true` if the table is empty.
@@ -149,13 +161,22 @@ impl<T> SlotTable<T> {
 
     /// Returns the number of further entries that fit.
     pub fn room(&self) -> usize {
-        self.free.len()
+        self.room
     }
+}
+
+/// Reports that a slot has no entry. Out of line, and by value, so that callers keep slots in
+/// registers.
+#[cold]
+#[inline(never)]
+fn missing(slot: Slot) -> ! {
+    panic!("{slot:?} is stale or not in flight")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn a_full_table_gives_the_value_back() {
@@ -183,9 +204,25 @@ mod tests {
         let mut table = SlotTable::new(1);
         let slot = table.insert_with(|| 'a');
         assert_eq!((table.room(), *table.get(slot)), (0, 'a'));
-        table.discard(slot);
+        assert_eq!(table.discard(slot, |value| *value), 'a');
         assert!(table.is_empty() && table.find(slot).is_none());
         assert_ne!(table.insert_with(|| 'b'), slot);
+    }
+
+    /// The place that was freed last is taken first: its memory was used last.
+    #[test]
+    fn places_are_taken_in_order_and_then_the_last_that_was_freed() {
+        let mut table = SlotTable::new(4);
+        let slots: Vec<Slot> = (0..4).map(|n| table.insert(n).unwrap()).collect();
+        assert_eq!(table.insert(4), Err(4));
+        let index = |slot: Slot| slot.index();
+        assert_eq!(slots.iter().copied().map(index).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        for at in [2, 0, 3] {
+            assert_eq!(table.remove(slots[at]), at);
+        }
+        assert_eq!((table.len(), table.room()), (1, 3));
+        assert_eq!([3, 0, 2].map(|_| table.insert_with(|| 9).index()), [3, 0, 2]);
+        assert_eq!((*table.get(slots[1]), table.room()), (1, 0));
     }
 
     #[test]
@@ -193,8 +230,8 @@ mod tests {
     fn discarding_twice_panics() {
         let mut table = SlotTable::new(1);
         let slot = table.insert(()).unwrap();
-        table.discard(slot);
-        table.discard(slot);
+        table.discard(slot, |()| ());
+        table.discard(slot, |()| ());
     }
 
     #[test]

@@ -240,10 +240,10 @@ impl<D: Device> Queue<D> {
             member.poll(now, done);
         }
         for completion in &mut done[before..] {
-            let MemberSubmission::Read(slot, pin) = *self.sent.get(completion.slot) else {
-                unreachable!("no command is at a member")
-            };
-            self.sent.discard(completion.slot);
+            let (slot, pin) = self.sent.discard(completion.slot, |sent| match sent {
+                MemberSubmission::Read(slot, pin) => (*slot, *pin),
+                MemberSubmission::Command(_) => unreachable!("no command is at a member"),
+            });
             pin.end(&mut self.volume.store);
             completion.slot = slot;
         }

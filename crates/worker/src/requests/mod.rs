@@ -138,7 +138,7 @@ impl Requests {
         tenant: TenantId,
         payload_class: Option<u32>,
     ) -> bool {
-        self.slots.discard(slot);
+        self.slots.discard(slot, |_| ());
         self.quotas.release(tenant, payload_class)
     }
 
