@@ -5,6 +5,9 @@ use core::mem;
 use core::ops::{Deref, DerefMut};
 
 /// Memory that a caller lends a volume. It is given back when the volume ends.
+///
+/// The slice is the first field, for the sake of [`Table`].
+#[repr(C)]
 pub struct LentMemory<T: 'static> {
     slice: &'static mut [T],
     give_back: fn(&'static mut [T]),
@@ -32,6 +35,10 @@ pub struct MapMemory {
 }
 
 /// A table of the map.
+///
+/// In this layout the slice of both variants is at one place, so that an access needs not look at
+/// the tag. A request of a host makes several accesses.
+#[repr(u8)]
 pub(crate) enum Table<T: 'static> {
     /// The table is in memory of the volume.
     Own(Box<[T]>),
