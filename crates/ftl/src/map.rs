@@ -157,6 +157,12 @@ impl Pool {
         self.frozen.reserve(slabs - self.frozen.len());
     }
 
+    /// Returns the heat that a host's write would give the page at an index.
+    #[inline]
+    fn next_heat(&self, index: usize) -> u8 {
+        if self.places[index] == 0 { 0 } else { self.heat[index].saturating_add(WARMTH) }
+    }
+
     /// Ends a use of a slab. After its last use, the slab waits for the round `round` of flushes.
     fn end_use(&mut self, slab: u32, round: u64) {
         let entry = &mut self.slabs[slab as usize];
@@ -426,15 +432,16 @@ impl Map {
         }
     }
 
-    /// Raises the heat of a page that a host writes, and returns it; lowers that of one page. Each
-    /// page's heat halves once in as many writes as the volume has pages, or a thin volume in
-    /// chunks with slabs. A page's first write leaves it cold.
-    pub(crate) fn warm(&mut self, page: u32) -> u8 {
+    /// Raises the heat of a page that a host writes, and lowers that of one page. Returns the
+    /// page's heat, and `true` if the page is unmapped. Each page's heat halves once in as many
+    /// writes as the volume has pages, or a thin volume in chunks with slabs. A page's first write
+    /// leaves it cold.
+    pub(crate) fn warm(&mut self, page: u32) -> (u8, bool) {
         self.cool();
-        let heat = self.next_heat(page);
         let index = self.index(page);
+        let heat = self.pool.next_heat(index);
         self.pool.heat[index] = heat;
-        heat
+        (heat, self.pool.places[index] == 0)
     }
 
     /// Halves the heat of the page under the hand, and moves the hand on. In a thin volume the hand
@@ -459,8 +466,9 @@ impl Map {
     }
 
     /// Returns the heat that a host's write would give a page.
+    #[inline]
     pub(crate) fn next_heat(&self, page: u32) -> u8 {
-        if self.place(page) == UNMAPPED { 0 } else { self.heat(page).saturating_add(WARMTH) }
+        self.pool.next_heat(self.index(page))
     }
 
     /// Returns the number of slabs in use.

@@ -86,7 +86,8 @@ mod tests {
             (Map::new(pages, u32::MAX, pages.div_ceil(CHUNK_PAGES)), Trend::new(pages));
         (0..pages).for_each(|page| map.restore(page, page));
         for number in 0..overwrites * pages {
-            trend.note_write(map.warm(draw(number) % pages));
+            let (heat, _) = map.warm(draw(number) % pages);
+            trend.note_write(heat);
         }
         trend
     }

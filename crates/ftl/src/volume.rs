@@ -184,8 +184,7 @@ impl Volume {
         for (index, page) in list.enumerate() {
             let bytes = data.get(index * PAGE_BYTES..(index + 1) * PAGE_BYTES);
             let check = bytes.map_or(0, page_sum);
-            let is_fresh = store.map.place(page) == UNMAPPED;
-            let heat = store.map.warm(page);
+            let (heat, is_fresh) = store.map.warm(page);
             store.trend.note_write(heat);
             let kind = Kind::Host;
             let item = Item { page, kind, heat, stamp: 0, check, from: UNMAPPED, is_fresh };
