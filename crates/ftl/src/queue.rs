@@ -71,6 +71,8 @@ struct CommandInFlight {
 pub struct Queue<D> {
     volume: Volume,
     members: Box<[D]>,
+    /// Maximum number of pages of a piece of a request.
+    piece_pages_max: u32,
     flights: SlotTable<RequestInFlight>,
     /// Reads and flushes that the volume has not accepted yet, oldest first.
     readers: VecDeque<Slot>,
@@ -117,6 +119,7 @@ impl<D: Device> Queue<D> {
         let least = (geometry.batch_pages_max() as usize + 2) * PAGE_BYTES;
         assert!(pool.largest() >= least, "a batch has a buffer");
         Queue {
+            piece_pages_max: geometry.batch_pages_max(),
             volume,
             members: members.into(),
             flights: SlotTable::new(DEPTH),
@@ -271,9 +274,8 @@ impl<D: Device> Queue<D> {
 
     /// Passes the next step of a request to the volume; fails if the volume has no room for it.
     fn begin(&mut self, slot: Slot) -> Result<(), VolumeBusy> {
-        let most = self.volume.geometry().batch_pages_max();
         let flight = self.flights.get(slot);
-        let (page, pages) = flight.piece(most);
+        let (page, pages) = flight.piece(self.piece_pages_max);
         let request = match flight.step() {
             RequestStep::Read => Request::Read { page, pages },
             RequestStep::Discard => Request::Discard { page, pages },
@@ -297,11 +299,10 @@ impl<D: Device> Queue<D> {
             return false;
         }
         let mut any = false;
-        let most = self.volume.geometry().batch_pages_max();
         while let Some(reply) = self.volume.reply() {
             any = true;
             let flight = self.flights.get(reply.slot);
-            if flight.advance(most, reply.status) {
+            if flight.advance(self.piece_pages_max, reply.status) {
                 let waits =
                     if flight.step().is_write() { &mut self.writers } else { &mut self.readers };
                 // Before the others: they came later.
@@ -372,13 +373,13 @@ impl<D: Device> Queue<D> {
     #[inline(always)]
     fn pass(&mut self, submission: &mut Submission) -> Option<&mut D> {
         let Asked::Read(asked) = submission.command else { return None };
-        if self.held.is_some() || self.sent.room() == 0 {
+        if self.held.is_some() {
             return None;
         }
         let (page, pages) = whole_pages(asked);
         let ReadRun { member, at, pin } = ReadRun::begin(&mut self.volume.store, page, pages)?;
         let device = &mut self.members[usize::from(member)];
-        if device.room() == 0 {
+        if self.sent.room() == 0 || device.room() == 0 {
             pin.end(&mut self.volume.store);
             return None;
         }
@@ -397,11 +398,9 @@ impl<D: Device> Queue<D> {
             return;
         }
         self.is_stirred = true;
-        let flight = RequestInFlight::new(slot, command, buf);
-        let is_write = flight.step().is_write();
-        let inner = self.flights.insert(flight);
-        let inner =
-            inner.unwrap_or_else(|_| panic!("more submissions than the device has room for"));
+        // It panics if there are more submissions than the device has room for.
+        let inner = self.flights.insert_with(|| RequestInFlight::new(slot, command, buf));
+        let is_write = self.flights.get(inner).step().is_write();
         let waits = if is_write { &mut self.writers } else { &mut self.readers };
         waits.push_back(inner);
     }
@@ -479,8 +478,7 @@ impl<D: Device> Queue<D> {
 /// # Panics
 /// Panics if the range is not made of whole pages.
 fn whole_pages(range: Range) -> (u32, u32) {
-    let end = range.lba + u64::from(range.blocks);
-    let whole = range.lba.is_multiple_of(PAGE_BLOCKS) && end.is_multiple_of(PAGE_BLOCKS);
+    let whole = (range.lba | u64::from(range.blocks)).is_multiple_of(PAGE_BLOCKS);
     assert!(whole, "{range:?} is not made of whole pages");
     ((range.lba / PAGE_BLOCKS) as u32, range.blocks / PAGE_BLOCKS as u32)
 }

@@ -130,7 +130,8 @@ impl ReadRun {
         }
         let place = store.map.place(page);
         let (segment, offset) = store.geometry.split(place);
-        let is_run = || (1..pages).all(|more| store.map.place(page + more) == place + more);
+        let is_run =
+            || pages == 1 || (1..pages).all(|more| store.map.place(page + more) == place + more);
         if place >= POISONED || pages > store.geometry.segment_pages - offset || !is_run() {
             return None;
         }
