@@ -49,7 +49,7 @@ const _: () = assert!(DEPTH <= REQUESTS_MAX);
 enum MemberSubmission {
     /// A command of the volume.
     Command(CommandInFlight),
-    /// A request for pages that lie side by side: its slot, and the pages that it reads.
+    /// A request for pages that lie side by side: its slot, and the segment that it reads.
     Read(Slot, PinnedPages),
 }
 
@@ -79,8 +79,8 @@ pub struct Queue<D> {
     /// Writes and discards that the volume has not accepted yet, oldest first.
     writers: VecDeque<Slot>,
     sent: SlotTable<MemberSubmission>,
-    /// Number of requests that are at a member as they are.
-    passed: usize,
+    /// Number of commands of the volume at the members.
+    errands: usize,
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
     /// `true` if the volume may have work to do: since it last had none, a request came that was
@@ -126,7 +126,7 @@ impl<D: Device> Queue<D> {
             readers: VecDeque::with_capacity(DEPTH),
             writers: VecDeque::with_capacity(DEPTH),
             sent: SlotTable::new(SENT_MAX),
-            passed: 0,
+            errands: 0,
             held: None,
             is_stirred: true,
             pool,
@@ -205,10 +205,15 @@ impl<D: Device> Queue<D> {
         self.volume.hand_over()
     }
 
+    /// Returns the number of requests that are at a member as they are.
+    fn passed(&self) -> usize {
+        self.sent.len() - self.errands
+    }
+
     /// Processes the members' completions. Requests that were passed to a member unchanged are
     /// appended to `done`. Returns `true` if there was a completion.
     fn take_in(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
-        if self.passed == self.sent.len() {
+        if self.errands == 0 {
             return self.take_in_reads(now, done);
         }
         let mut landed = core::mem::take(&mut self.done);
@@ -219,6 +224,7 @@ impl<D: Device> Queue<D> {
         for Completion { slot, status, buf } in landed.drain(..) {
             match self.sent.remove(slot) {
                 MemberSubmission::Command(errand) => {
+                    self.errands -= 1;
                     self.is_stirred = true;
                     self.land(&errand, status, buf);
                 }
@@ -226,7 +232,6 @@ impl<D: Device> Queue<D> {
                     pin.end(&mut self.volume.store);
                     // The segment may be one that waits for the end of its reads.
                     self.is_stirred |= self.volume.store.has_emptied();
-                    self.passed -= 1;
                     done.push(Completion { slot, status, buf });
                 }
             }
@@ -250,10 +255,9 @@ impl<D: Device> Queue<D> {
             pin.end(&mut self.volume.store);
             completion.slot = slot;
         }
-        let count = done.len() - before;
-        self.passed -= count;
-        self.is_stirred |= count > 0 && self.volume.store.has_emptied();
-        count > 0
+        let any = done.len() > before;
+        self.is_stirred |= any && self.volume.store.has_emptied();
+        any
     }
 
     /// Passes waiting requests to the volume, as many as it accepts.
@@ -363,6 +367,7 @@ impl<D: Device> Queue<D> {
         };
         let errand = CommandInFlight { token, pages: count, into: taken_by, lends };
         let slot = self.sent.insert_with(|| MemberSubmission::Command(errand));
+        self.errands += 1;
         device.submit(now, Submission { slot, command, buf });
         true
     }
@@ -386,7 +391,6 @@ impl<D: Device> Queue<D> {
         let slot = submission.slot;
         submission.slot = self.sent.insert_with(|| MemberSubmission::Read(slot, pin));
         submission.command = Asked::Read(range(at, pages));
-        self.passed += 1;
         Some(device)
     }
 
@@ -506,7 +510,7 @@ impl<D: Device> Device for Queue<D> {
     }
 
     fn room(&self) -> usize {
-        self.flights.room().saturating_sub(self.ended.len() + self.passed)
+        self.flights.room().saturating_sub(self.ended.len() + self.passed())
     }
 
     #[inline]

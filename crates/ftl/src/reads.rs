@@ -112,11 +112,10 @@ pub(crate) struct ReadRun {
     pub(crate) pin: PinnedPages,
 }
 
-/// Pages of a segment that are being read, so that the segment is not written again.
+/// A segment that is being read, so that it is not written again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PinnedPages {
     segment: u32,
-    pages: u32,
 }
 
 impl ReadRun {
@@ -136,8 +135,8 @@ impl ReadRun {
             return None;
         }
         let (member, at) = store.locate_in((segment, offset));
-        store.segments.at_mut(segment).reads += pages;
-        Some(ReadRun { member, at, pin: PinnedPages { segment, pages } })
+        store.segments.at_mut(segment).reads += 1;
+        Some(ReadRun { member, at, pin: PinnedPages { segment } })
     }
 }
 
@@ -145,7 +144,7 @@ impl PinnedPages {
     /// Notes that the read has ended.
     #[inline]
     pub(crate) fn end(self, store: &mut Store) {
-        store.segments.at_mut(self.segment).reads -= self.pages;
+        store.segments.at_mut(self.segment).reads -= 1;
     }
 }
 

@@ -40,9 +40,9 @@ pub(crate) struct Segment {
     pub(crate) stream: u8,
     /// Number of live pages.
     pub(crate) valid: u32,
-    /// Number of pages of hosts' reads in flight, and of pages that were moved from the segment and
-    /// are in flight, and one while the collector reads the segment. Until it is zero, the segment
-    /// must not be written again.
+    /// Number of pins of hosts' reads in flight, of pages of their other reads, and of pages that
+    /// were moved from the segment and are in flight, and one while the collector reads the
+    /// segment. Until it is zero, the segment must not be written again.
     pub(crate) reads: u32,
     /// Number of times the segment was opened.
     pub(crate) wear: u32,
