@@ -436,13 +436,20 @@ impl<D: Device> Queue<D> {
         self.volume.complete(token, status);
     }
 
-    /// Runs all work that needs no further completion of a member. Does nothing if all was done
-    /// before, and nothing happened since.
-    fn pump(&mut self, now: Instant) {
+    /// Runs all work that needs no further completion of a member. Returns `false` if there was
+    /// none: all was done before, and nothing happened since.
+    #[inline]
+    fn pump(&mut self, now: Instant) -> bool {
         // A held command waits for its member's room, of which nothing tells.
-        if !self.is_stirred && self.held.is_none() {
-            return;
+        let may_have_work = self.is_stirred || self.held.is_some();
+        if may_have_work {
+            self.work(now);
         }
+        may_have_work
+    }
+
+    /// Lets the volume, its members and waiting requests go on, as long as one gives another work.
+    fn work(&mut self, now: Instant) {
         loop {
             self.admit();
             let changed = self.volume.advance();
@@ -527,11 +534,12 @@ impl<D: Device> Device for Queue<D> {
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        if self.take_in(now, done) {
-            self.pump(now);
+        if self.take_in(now, done) && self.pump(now) {
             self.members.iter_mut().for_each(|member| member.kick(now));
         }
-        done.append(&mut self.ended);
+        if !self.ended.is_empty() {
+            done.append(&mut self.ended);
+        }
     }
 
     fn wake_at(&self) -> Option<Instant> {
