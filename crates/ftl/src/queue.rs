@@ -372,12 +372,12 @@ impl<D: Device> Queue<D> {
         true
     }
 
-    /// Returns the member that a read goes to as it is, with the request's own buffer, and changes
-    /// the submission into one for the member. Returns `None` if the pages do not lie side by side,
-    /// or if commands wait, which such reads could hold up for ever.
+    /// Returns the member that a read goes to as it is, with the request's own buffer, and the slot
+    /// and the command there. Returns `None` if the pages do not lie side by side, or if commands
+    /// wait, which such reads could hold up for ever.
     #[inline(always)]
-    fn pass(&mut self, submission: &mut Submission) -> Option<&mut D> {
-        let Asked::Read(asked) = submission.command else { return None };
+    fn pass(&mut self, slot: Slot, command: Asked) -> Option<(&mut D, Slot, Asked)> {
+        let Asked::Read(asked) = command else { return None };
         if self.held.is_some() {
             return None;
         }
@@ -388,10 +388,8 @@ impl<D: Device> Queue<D> {
             pin.end(&mut self.volume.store);
             return None;
         }
-        let slot = submission.slot;
-        submission.slot = self.sent.insert_with(|| MemberSubmission::Read(slot, pin));
-        submission.command = Asked::Read(range(at, pages));
-        Some(device)
+        let slot = self.sent.insert_with(|| MemberSubmission::Read(slot, pin));
+        Some((device, slot, Asked::Read(range(at, pages))))
     }
 
     /// Lets a request wait until the volume accepts it, or ends it if it is refused.
@@ -521,10 +519,10 @@ impl<D: Device> Device for Queue<D> {
     }
 
     #[inline]
-    fn submit(&mut self, now: Instant, mut submission: Submission) {
-        match self.pass(&mut submission) {
-            Some(member) => member.submit(now, submission),
-            None => self.queue_up(submission),
+    fn submit(&mut self, now: Instant, Submission { slot, command, buf }: Submission) {
+        match self.pass(slot, command) {
+            Some((member, slot, command)) => member.submit(now, Submission { slot, command, buf }),
+            None => self.queue_up(Submission { slot, command, buf }),
         }
     }
 
