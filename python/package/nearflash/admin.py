@@ -27,8 +27,8 @@ class AddDevice(TypedDict):
     name: str
 
     #: The extent for which promised percentiles hold: `in-windows` of 1 000 reads (95th
-    #: percentile)
-    #: and of 10 s (99th), for which a part of the rate is kept back. By default `on-average`.
+    #: percentile) and of 10 s (99th), for which a part of the rate is kept back. By default
+    #: `on-average`.
     promises: NotRequired[Promises]
 
     #: Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
@@ -598,8 +598,7 @@ class Flows(TypedDict):
     namespaces: list[FlowOfNamespace]
 
     #: The verdict on a machine whose workers wait for processors, so that latencies are not those
-    #: of
-    #: the devices; `null` if the workers get the time that they need.
+    #: of the devices; `null` if the workers get the time that they need.
     overcommitted: NotRequired[str | None]
 
     #: The workers, by number.
