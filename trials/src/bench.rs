@@ -27,7 +27,7 @@ use link::Link;
 use rows::Rows;
 pub(crate) use settings::BenchOptions;
 use settings::{Client, OtherBench, Settings};
-use xtask::shell;
+use xtask::{page, shell};
 
 /// Builds the programs, measures the chosen rows and prints the table, or measures the cost of
 /// operation for `ops`.
@@ -85,8 +85,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = table::document(&machine, &text, &rows.commands());
-        std::fs::write(path, document).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("written to {}", path.display());
+        page::write(path, &document)?;
     }
     Ok(())
 }

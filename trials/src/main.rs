@@ -50,7 +50,7 @@ enum Trial {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Options::parse().trial {
+    xtask::exit_code(match Options::parse().trial {
         Trial::Bench(options) => bench::run(&options),
         Trial::Takeover(options) => bench::takeover::run(&options),
         Trial::Siege(options) => siege::run(&options),
@@ -60,12 +60,5 @@ fn main() -> ExitCode {
         Trial::Forge(options) => bench::packets::forge::run(&options),
         Trial::Sink(options) => bench::packets::forge::sink(&options),
         Trial::Interop(options) => interop::run(&options),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -29,7 +29,7 @@ use table::{MeasuredAttack, StolenTime};
 
 use crate::bench::{machine, process};
 use crate::interop::built::target_folder;
-use xtask::shell;
+use xtask::{page, shell};
 
 /// The time after an attack in which the server still ends what is left of it.
 const AFTERMATH: Duration = Duration::from_secs(3);
@@ -106,8 +106,7 @@ pub(crate) fn run(options: &SiegeOptions) -> Result<(), String> {
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = table::document(&machine.to_string(), network, options.seconds, &measured);
-        std::fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?;
-        println!("written to {}", path.display());
+        page::write(path, &document)?;
     }
     let count =
         |is_one: fn(&Verdict) -> bool| measured.iter().filter(|m| is_one(&m.verdict)).count();

@@ -68,7 +68,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Options::parse().chore {
+    xtask::exit_code(match Options::parse().chore {
         Chore::Ci(options) => ci::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
@@ -83,12 +83,5 @@ fn main() -> ExitCode {
         Chore::FioEngine(options) => trials::run("fio-engine", &options),
         Chore::Interop(options) => trials::run("interop", &options),
         Chore::Package(options) => package::run(&options),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::lists;
-use xtask::shell;
+use xtask::{page, shell};
 
 /// Options of `cargo xtask soak`.
 #[derive(Args)]
@@ -113,8 +113,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
         failed += usize::from(!perform(environment, words, &mut page)?);
     }
     let path = shell::root().join("docs/results").join(format!("soak-{}.md", soak.name));
-    fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("written to {}", path.display());
+    page::write(&path, &page)?;
     if failed == 0 { Ok(()) } else { Err(format!("{failed} of {} failed", commands.len())) }
 }
 

@@ -19,7 +19,7 @@ use super::packets::judge::Comparison;
 use super::packets::table;
 use super::{machine, process, servers};
 use setup::Setup;
-use xtask::shell;
+use xtask::{page, shell};
 
 /// Options of `cargo xtask bench flash`.
 #[derive(Args)]
@@ -85,8 +85,7 @@ pub(super) fn run(options: &FlashOptions) -> Result<(), String> {
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = document(&machine.to_string(), &text, &setup.commands());
-        std::fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?;
-        println!("written to {}", path.display());
+        page::write(path, &document)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::machine::Machine;
 use super::settings::BenchOptions;
-use xtask::shell;
+use xtask::{page, shell};
 
 /// The time limit for all measurements together, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -48,8 +48,7 @@ pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), Strin
              in `apps/nearflash/tests/all/measuring/ops.rs`. Where there are three numbers, they are the median, the \
              lowest and the highest.\n\n```text\n{machine}\n```\n\n{table}"
         );
-        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("written to {}", path.display());
+        page::write(path, &text)?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use super::{machine, process, secrets, servers};
 use fixture::Cable;
 use judge::Comparison;
 use loads::Load;
-use xtask::shell;
+use xtask::{page, shell};
 
 /// Options of `cargo xtask bench packets`.
 #[derive(Args)]
@@ -126,8 +126,7 @@ pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = table::document(&machine.to_string(), options.mtu, &text, bed.commands());
-        std::fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?;
-        println!("written to {}", path.display());
+        page::write(path, &document)?;
     }
     Ok(())
 }

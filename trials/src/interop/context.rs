@@ -31,6 +31,11 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Returns the spec of a device of 64 MiB: the file `volume` in the test's folder.
+    pub(super) fn volume(&self) -> String {
+        format!("file:{}?size=64MiB", self.folder.join("volume").display())
+    }
+
     /// Returns the emulator and the kernel; fails in a test that was not to run in a guest.
     pub(super) fn tools(&self) -> Result<&(Qemu, Kernel), String> {
         self.tools.get().ok_or_else(|| "this test was not to run in a guest".to_owned())

@@ -291,6 +291,28 @@ impl Guest {
         if status == 0 { Ok(text) } else { Err(format!("`{script}` ended with {status}:\n{text}")) }
     }
 
+    /// Waits until the guest's block device `disk` has written `sectors` sectors more.
+    pub(crate) fn await_writes(&mut self, disk: &str, sectors: u64) -> Result<(), String> {
+        let script = format!(
+            "count() {{ awk '{{ print $7 }}' /sys/block/{disk}/stat; }}\n\
+             before=$(count)\n\
+             for n in $(seq 1000); do \
+               [ $(count) -gt $((before + {sectors})) ] && exit 0; sleep 0.05; \
+             done\n\
+             echo nothing is written; exit 1"
+        );
+        self.must(&script, SOON).map(drop)
+    }
+
+    /// Makes ext4 on the block device at `path`, and mounts it at `/mnt/volume`.
+    pub(crate) fn mount_ext4(&mut self, path: &str) -> Result<(), String> {
+        let script = format!(
+            "set -e\nmodprobe ext4\nmkfs.ext4 -q -F {path}\n\
+             mkdir -p /mnt/volume\nmount {path} /mnt/volume"
+        );
+        self.must(&script, LATER).map(drop)
+    }
+
     /// Starts a script in the background. Returns the path of the file that its output goes to.
     pub(crate) fn start(&mut self, script: &str) -> Result<PathBuf, String> {
         let name = self.script(script)?;

@@ -15,7 +15,7 @@ use super::chance::Rng;
 use super::context::{Context, Verdict};
 use super::kill_server::{Report, RunningLoad, in_memory};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{DurabilityPromise, Load, Mix, survey};
+use super::load::{Load, survey};
 use super::port::free_port;
 use super::reflex::{Connection, Request};
 use crate::bench::process::Server;
@@ -163,13 +163,7 @@ impl<'a> HandOverTrial<'a> {
             let mut connection = Connection::open(&self.address(), HELLO_MAX)?;
             survey(&mut connection, &mut ledger)?.verdict()?;
             let after = Duration::from_millis(chance.below(KILL_MS_MAX));
-            let load = Load {
-                connection: &mut connection,
-                ledger: &mut ledger,
-                chance,
-                promise: DurabilityPromise::All,
-                mix: Mix::Both,
-            };
+            let load = Load::of_all(&mut connection, &mut ledger, chance);
             let (counts, outcome) = thread::scope(|scope| {
                 let killer = scope.spawn(|| match n % 2 {
                     0 => self.kill_older(after),

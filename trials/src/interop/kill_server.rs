@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::chance::Rng;
 use super::context::{Context, Verdict};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{DurabilityPromise, Load, Mix, survey};
+use super::load::{Load, survey};
 use super::port::{far_ends, free_port};
 use super::reflex::Connection;
 use crate::bench::process::{STOP, Server};
@@ -176,13 +176,7 @@ fn killed(context: &Context, device: &str, blocks: usize, most: u64) -> Result<V
             Connection::open(&format!("127.0.0.1:{port}"), Duration::from_secs(10))?;
         survey(&mut connection, &mut ledger)?.verdict().map_err(|e| format!("kill {kill}: {e}"))?;
         let time = Duration::from_millis(150 + chance.below(most));
-        let load = Load {
-            connection: &mut connection,
-            ledger: &mut ledger,
-            chance: &mut chance,
-            promise: DurabilityPromise::All,
-            mix: Mix::Both,
-        };
+        let load = Load::of_all(&mut connection, &mut ledger, &mut chance);
         let counts = load.until(time, || drop(server))?;
         kept += counts.plain + counts.forced + counts.zeroed;
         unanswered += counts.unanswered;

@@ -94,7 +94,16 @@ impl Counts {
     }
 }
 
-impl Load<'_> {
+impl<'a> Load<'a> {
+    /// Returns a load of changes of all kinds on a server that must keep each of them.
+    pub(super) fn of_all(
+        connection: &'a mut Connection,
+        ledger: &'a mut Ledger,
+        chance: &'a mut Rng,
+    ) -> Load<'a> {
+        Load { connection, ledger, chance, promise: DurabilityPromise::All, mix: Mix::Both }
+    }
+
     /// Runs the load until its counts cover its mix and then for `time`, calls `happen`, which
     /// makes the server fail, and goes on receiving until the connection ends.
     pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {

@@ -6,7 +6,7 @@ use super::chance::Rng;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::kill_server::Report;
 use super::ledger::{BLOCK, Ledger};
-use super::load::{DurabilityPromise, Load, Mix, survey};
+use super::load::{Load, survey};
 use super::port::free_port;
 use super::power_cut::await_device;
 use super::reflex::Connection;
@@ -72,13 +72,7 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     let mut connection = Connection::open(&format!("127.0.0.1:{port}"), SOON)?;
     let mut ledger = Ledger::new(77 << 40, VOLUME_BYTES / BLOCK);
     let mut chance = Rng::new(context.seed ^ 77);
-    let load = Load {
-        connection: &mut connection,
-        ledger: &mut ledger,
-        chance: &mut chance,
-        promise: DurabilityPromise::All,
-        mix: Mix::Both,
-    };
+    let load = Load::of_all(&mut connection, &mut ledger, &mut chance);
     let counts = load.for_time(Duration::from_secs(3))?;
     survey(&mut connection, &mut ledger)?.verdict()?;
     guest.stop()?;

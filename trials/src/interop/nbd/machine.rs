@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::guest::{Backing, Controller, Disk, Guest, LATER, Machine, SOON};
+use super::super::guest::{Backing, Controller, Disk, LATER, Machine, SOON};
 use super::super::port::free_port;
 use super::super::{Context, Verdict};
 use super::exports::run;
@@ -30,14 +30,6 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// Number of times that the server is killed under load.
 const KILLS: u64 = 3;
 
-const MAKE: &str = "
-set -e
-modprobe ext4
-mkfs.ext4 -q -F /dev/vda
-mkdir -p /mnt/volume
-mount /dev/vda /mnt/volume
-";
-
 /// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --directory=/mnt/volume --rw=randwrite --bsrange=4k-128k \
      --size=24m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
@@ -56,16 +48,16 @@ pub(in super::super) fn disk(context: &Context) -> Result<Verdict, String> {
     let share = &context.folder;
     let machine = Machine { qemu, kernel, share, disks: vec![disk], forwards: Vec::new() };
     let mut guest = machine.boot("machine")?;
-    guest.must(MAKE, SOON)?;
+    guest.mount_ext4("/dev/vda")?;
     let enough = "/run/enough";
     let load =
         guest.start(&format!("while :; do {ROUND} || exit 1; [ -e {enough} ] && exit 0; done"))?;
-    await_writes(&mut guest)?;
+    guest.await_writes("vda", 1000)?;
     for kill in 0..KILLS {
         drop(server);
         thread::sleep(Duration::from_millis(500 * kill));
         server = serve(context, port)?;
-        await_writes(&mut guest)?;
+        guest.await_writes("vda", 1000)?;
     }
     guest.must(&format!("touch {enough}"), SOON)?;
     guest.finish(&load, LATER)?;
@@ -90,10 +82,9 @@ fn validate(context: &Context) -> Result<(), String> {
 /// Starts the server, and tries again while the kernel still locks the file of its killed
 /// predecessor.
 fn serve(context: &Context, port: u16) -> Result<Server, String> {
-    let volume = context.folder.join("volume");
     let mut command = Command::new(&context.nearflash);
     command.args(["serve", "--admin", "none", "--state", "none", "--device"]);
-    command.arg(format!("file:{}?size=64MiB", volume.display()));
+    command.arg(context.volume());
     command.args(["--listen", &format!("nbd://127.0.0.1:{port}")]);
     let log = context.folder.join("server.log");
     let started = Instant::now();
@@ -109,16 +100,4 @@ fn serve(context: &Context, port: u16) -> Result<Server, String> {
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
-}
-
-/// Waits until the guest's disk has written 1 000 sectors more.
-fn await_writes(guest: &mut Guest) -> Result<(), String> {
-    guest.must(
-        "count() { awk '{ print $7 }' /sys/block/vda/stat; }\n\
-         before=$(count)\n\
-         for n in $(seq 1000); do [ $(count) -gt $((before + 1000)) ] && exit 0; sleep 0.05; done\n\
-         echo nothing is written; exit 1",
-        SOON,
-    )?;
-    Ok(())
 }

@@ -87,9 +87,7 @@ pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, Stri
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let volume = context.folder.join("volume");
-    let device = format!("file:{}?size=64MiB", volume.display());
-    let mut pair = HostAndServer::start(context, &[&device])?;
+    let mut pair = HostAndServer::start(context, &[&context.volume()])?;
     pair.connect(QUICK_HOST)?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     let kills = if context.quick { 1 } else { 2 };

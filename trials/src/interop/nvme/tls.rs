@@ -97,10 +97,9 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     }
     let programs = Programs::provide()?;
     let [first, second] = KEYS;
-    let volume = context.folder.join("volume");
-    let device = format!("file:{}?size=64MiB", volume.display());
     let more = format!("[[host]]\nnqn = \"{HOST}\"\ntls_key = \"{first}\"\n");
-    let devices = &[device.as_str()];
+    let volume = context.volume();
+    let devices = &[volume.as_str()];
     let plan = Plan { devices, listeners: 1, options: "&tls=required", more: &more };
     let mut pair = HostAndServer::of(context, &plan)?;
     let host = TlsHost::start(&mut pair, programs)?;

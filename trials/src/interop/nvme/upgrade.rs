@@ -22,9 +22,7 @@ pub(in super::super) fn under_load(context: &Context) -> Result<Verdict, String>
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let volume = context.folder.join("volume");
-    let device = format!("file:{}?size=64MiB", volume.display());
-    let mut pair = HostAndServer::start(context, &[&device])?;
+    let mut pair = HostAndServer::start(context, &[&context.volume()])?;
     pair.connect(&format!("{QUICK_HOST} {QUEUES}"))?;
     if pair.target.connections()? != CONNECTIONS {
         return Err(format!("not {CONNECTIONS} connections"));

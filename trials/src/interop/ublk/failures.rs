@@ -67,8 +67,7 @@ fn kill_server(context: &Context, over: UblkTransport) -> Result<Verdict, String
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let volume = context.folder.join("volume");
-    let mut bed = UblkSetup::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = UblkSetup::over(context, over, &context.volume())?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
     let mut chance = Rng::new(context.seed ^ 44);
@@ -91,8 +90,8 @@ fn upgrade_server(context: &Context, over: UblkTransport) -> Result<Verdict, Str
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let (volume, admin) = (context.folder.join("volume"), context.folder.join("admin"));
-    let device = format!("file:{}?size=64MiB", volume.display());
+    let admin = context.folder.join("admin");
+    let device = context.volume();
     let mut bed =
         UblkSetup::of(context, over, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
     bed.attached("")?;
@@ -158,8 +157,7 @@ fn leave(context: &Context, over: UblkTransport) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let volume = context.folder.join("volume");
-    let mut bed = UblkSetup::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = UblkSetup::over(context, over, &context.volume())?;
     bed.attached("--fail-after 2")?;
     bed.must("dd if=/usr/bin/fio of=/dev/ublkb0 bs=64k count=16 oflag=direct 2>/dev/null")?;
     bed.kill_server();

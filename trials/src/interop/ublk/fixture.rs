@@ -192,15 +192,7 @@ impl<'a> UblkSetup<'a> {
 
     /// Waits until the device has written `sectors` sectors more.
     pub(super) fn await_writes(&mut self, sectors: u64) -> Result<(), String> {
-        self.must(&format!(
-            "count() {{ awk '{{ print $7 }}' /sys/block/ublkb0/stat; }}\n\
-             before=$(count)\n\
-             for n in $(seq 1000); do \
-               [ $(count) -gt $((before + {sectors})) ] && exit 0; sleep 0.05; \
-             done\n\
-             echo nothing is written; exit 1"
-        ))?;
-        Ok(())
+        self.guest.await_writes("ublkb0", sectors)
     }
 
     /// Ends the load after its current round, and asserts that no round ended in an error.

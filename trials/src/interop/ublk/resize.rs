@@ -15,16 +15,6 @@ const NEEDS: &[Need] = &[
     Need { program: "resize2fs", package: "e2fsprogs" },
 ];
 
-/// A script that makes a file system on the whole device, and keeps it mounted.
-const WORK: &str = "
-set -e
-modprobe ext4
-mkfs.ext4 -q -F /dev/ublkb0
-mkdir -p /mnt/volume
-mount /dev/ublkb0 /mnt/volume
-cp /usr/bin/fio /mnt/volume/program
-";
-
 /// A script that grows the file system to the size of its device, and fills the added space.
 const GROW: &str = "
 set -e
@@ -73,7 +63,8 @@ pub(in super::super) fn grow(context: &Context) -> Result<Verdict, String> {
         return Ok(Verdict::Skipped("the guest's kernel cannot change sizes".to_owned()));
     }
     bed.attached("--dev 0")?;
-    bed.guest.must(WORK, LATER)?;
+    bed.guest.mount_ext4("/dev/ublkb0")?;
+    bed.must("cp /usr/bin/fio /mnt/volume/program")?;
     let mut command = Command::new(&context.nearflash);
     command.args(["namespace", "resize", "v", "96MiB"]).env("NEARFLASH_ADMIN", &admin);
     let ran = shell::capture(&mut command, SOON)?;
