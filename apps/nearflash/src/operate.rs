@@ -71,6 +71,11 @@ impl Common {
         }
     }
 
+    /// Prints that the server has removed what has this name.
+    fn removed(&self, name: &str) {
+        self.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+    }
+
     /// Prints the progress of a command as text. Prints nothing with `--json`.
     fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if !self.json {

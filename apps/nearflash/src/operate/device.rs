@@ -11,7 +11,6 @@ use control::admin::{
 };
 
 use flash::size_text;
-use serde_json::json;
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
@@ -132,7 +131,7 @@ impl DeviceCommand {
             DeviceCommand::Set(what) => what.run(common, &mut client)?,
             DeviceCommand::Rm { name } => {
                 client.delete::<DeviceStatus>(name)?;
-                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+                common.removed(name);
             }
             DeviceCommand::Show { name } => {
                 let device = client.get::<DeviceStatus>(name)?;

@@ -10,11 +10,10 @@ use control::admin::{
     RemoveNamespace,
 };
 use flash::{parse_size, size_text};
-use serde_json::json;
 
 use lab::errln;
 
-use super::table::{Side, facts, table, text};
+use super::table::{Side, facts, rows_or};
 use super::{Common, Failure};
 
 /// The time after which a removal says what it waits for.
@@ -108,7 +107,7 @@ impl NamespaceCommand {
             NamespaceCommand::Rm { name, force, discard } => {
                 let _note = discard.then(|| note_of_discard(client, name));
                 client.send_to(name, &RemoveNamespace { force: *force, discard: *discard })?;
-                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+                common.removed(name);
             }
             NamespaceCommand::Resize { name, size, shrink } => {
                 let to =
@@ -178,33 +177,33 @@ fn access(one: &NamespaceStatus) -> &'static str {
 
 fn list(namespaces: &[NamespaceStatus]) -> String {
     use Side::{Left, Right};
-    if namespaces.is_empty() {
-        return "there is no namespace".to_owned();
-    }
-    let mut table = table(&[
-        ("NUMBER", Right),
-        ("NAME", Left),
-        ("SIZE", Right),
-        ("DEVICE", Left),
-        ("OFFSET", Right),
-        ("ACCESS", Left),
-        ("SUBSYSTEMS", Left),
-    ]);
-    for one in namespaces {
-        let exported = one.subsystems.iter();
-        let exported =
-            exported.map(|exported| format!("{} as {}", exported.subsystem, exported.nsid));
-        table.add_row([
-            one.number.to_string(),
-            one.name.clone(),
-            size_text(one.bytes),
-            one.device.clone(),
-            size_text(one.offset),
-            access(one).to_owned(),
-            exported.collect::<Vec<_>>().join(", "),
-        ]);
-    }
-    text(&table)
+    rows_or(
+        "there is no namespace",
+        [
+            ("NUMBER", Right),
+            ("NAME", Left),
+            ("SIZE", Right),
+            ("DEVICE", Left),
+            ("OFFSET", Right),
+            ("ACCESS", Left),
+            ("SUBSYSTEMS", Left),
+        ],
+        namespaces,
+        |one| {
+            let exported = one.subsystems.iter();
+            let exported =
+                exported.map(|exported| format!("{} as {}", exported.subsystem, exported.nsid));
+            [
+                one.number.to_string(),
+                one.name.clone(),
+                size_text(one.bytes),
+                one.device.clone(),
+                size_text(one.offset),
+                access(one).to_owned(),
+                exported.collect::<Vec<_>>().join(", "),
+            ]
+        },
+    )
 }
 
 #[cfg(test)]

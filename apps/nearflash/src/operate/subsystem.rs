@@ -9,10 +9,9 @@ use control::admin::{
     Listeners, NewSubsystem, RemoveListener, RemovedListener, Secret, SetAna, SubsystemPatch,
     SubsystemStatus, Subsystems,
 };
-use serde_json::json;
 use server::credentials::read_key;
 
-use super::table::{Side, facts, table, text};
+use super::table::{Side, facts, rows_or};
 use super::{Common, Failure};
 
 /// Add, change, remove and show NVMe subsystems of a running server
@@ -136,7 +135,7 @@ impl SubsystemCommand {
             }
             SubsystemCommand::Rm { nqn } => {
                 client.delete::<SubsystemStatus>(nqn)?;
-                common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
+                common.removed(nqn);
             }
             SubsystemCommand::Show { nqn } => common.print(&client.get(nqn)?, show),
             SubsystemCommand::List => {
@@ -154,28 +153,28 @@ fn none_is_empty(name: &String) -> String {
 
 fn list(subsystems: &[SubsystemStatus]) -> String {
     use Side::{Left, Right};
-    if subsystems.is_empty() {
-        return "there is no subsystem".to_owned();
-    }
-    let mut table = table(&[
-        ("SUBSYSTEM", Left),
-        ("NAMESPACES", Right),
-        ("HOSTS", Right),
-        ("CONNECTED", Right),
-        ("TENANT", Left),
-        ("KEYS", Left),
-    ]);
-    for one in subsystems {
-        table.add_row([
-            one.nqn.clone(),
-            one.namespaces.len().to_string(),
-            one.hosts.as_ref().map_or("all".to_owned(), |hosts| hosts.len().to_string()),
-            one.controllers.len().to_string(),
-            one.tenant.clone().unwrap_or_else(|| "-".to_owned()),
-            if one.authenticate { "needed" } else { "where known" }.to_owned(),
-        ]);
-    }
-    text(&table)
+    rows_or(
+        "there is no subsystem",
+        [
+            ("SUBSYSTEM", Left),
+            ("NAMESPACES", Right),
+            ("HOSTS", Right),
+            ("CONNECTED", Right),
+            ("TENANT", Left),
+            ("KEYS", Left),
+        ],
+        subsystems,
+        |one| {
+            [
+                one.nqn.clone(),
+                one.namespaces.len().to_string(),
+                one.hosts.as_ref().map_or("all".to_owned(), |hosts| hosts.len().to_string()),
+                one.controllers.len().to_string(),
+                one.tenant.clone().unwrap_or_else(|| "-".to_owned()),
+                if one.authenticate { "needed" } else { "where known" }.to_owned(),
+            ]
+        },
+    )
 }
 
 fn show(one: &SubsystemStatus) -> String {
@@ -302,7 +301,7 @@ impl HostCommand {
             }
             HostCommand::Rm { nqn } => {
                 client.delete::<HostStatus>(nqn)?;
-                common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
+                common.removed(nqn);
             }
             HostCommand::Show { nqn } => common.print(&client.get(nqn)?, show_host),
             HostCommand::List => {
@@ -328,21 +327,17 @@ fn show_host(host: &HostStatus) -> String {
 }
 
 fn list_hosts(hosts: &[HostStatus]) -> String {
-    if hosts.is_empty() {
-        return "no host is known".to_owned();
-    }
-    let mut table = table(&[
-        ("HOST", Side::Left),
-        ("TENANT", Side::Left),
-        ("KEY", Side::Left),
-        ("CONTROLLER'S KEY", Side::Left),
-    ]);
-    for host in hosts {
-        let has = |has: bool| if has { "yes" } else { "-" }.to_owned();
-        let tenant = host.tenant.clone().unwrap_or_else(|| "-".to_owned());
-        table.add_row([host.nqn.clone(), tenant, has(host.has_key), has(host.has_controller_key)]);
-    }
-    text(&table)
+    use Side::Left;
+    rows_or(
+        "no host is known",
+        [("HOST", Left), ("TENANT", Left), ("KEY", Left), ("CONTROLLER'S KEY", Left)],
+        hosts,
+        |host| {
+            let has = |has: bool| if has { "yes" } else { "-" }.to_owned();
+            let tenant = host.tenant.clone().unwrap_or_else(|| "-".to_owned());
+            [host.nqn.clone(), tenant, has(host.has_key), has(host.has_controller_key)]
+        },
+    )
 }
 
 /// Open, close, drain and show listeners of a running server
@@ -522,20 +517,16 @@ fn access(listener: &ListenerStatus) -> String {
 }
 
 fn list_listeners(listeners: &[ListenerStatus]) -> String {
-    if listeners.is_empty() {
-        return "there is no listener".to_owned();
-    }
-    let mut table = table(&[
-        ("NUMBER", Side::Right),
-        ("ADDRESS", Side::Left),
-        ("STATE", Side::Left),
-        ("ACCESS", Side::Left),
-    ]);
-    for listener in listeners {
-        let (state, access) = (standing(listener), access(listener));
-        table.add_row([listener.number.to_string(), listener.url.clone(), state, access]);
-    }
-    text(&table)
+    use Side::{Left, Right};
+    rows_or(
+        "there is no listener",
+        [("NUMBER", Right), ("ADDRESS", Left), ("STATE", Left), ("ACCESS", Left)],
+        listeners,
+        |listener| {
+            let (state, access) = (standing(listener), access(listener));
+            [listener.number.to_string(), listener.url.clone(), state, access]
+        },
+    )
 }
 
 #[cfg(test)]

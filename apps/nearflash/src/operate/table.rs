@@ -25,6 +25,18 @@ pub(super) fn table(columns: &[(&str, Side)]) -> Table {
     table
 }
 
+/// Returns the table of these columns with a row for each item, or the text `none` without any item.
+pub(super) fn rows_or<T, const N: usize>(
+    none: &str,
+    columns: [(&str, Side); N],
+    items: &[T],
+    row: impl Fn(&T) -> [String; N],
+) -> String {
+    let mut table = table(&columns);
+    table.add_rows(items.iter().map(row));
+    if items.is_empty() { none.to_owned() } else { text(&table) }
+}
+
 /// Returns the table as lines of text, without trailing blanks.
 pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")

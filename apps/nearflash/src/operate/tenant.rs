@@ -9,9 +9,8 @@ use control::admin::{
     TenantStatus, Verdict, parse_iops, parse_latency, parse_percentile,
 };
 use flash::parse_size;
-use serde_json::json;
 
-use super::table::{Side, facts, table, text};
+use super::table::{Side, facts, rows_or};
 use super::{Common, Failure, read_text};
 use lab::report::{count_text, micros_text, number_text};
 
@@ -186,7 +185,7 @@ impl TenantCommand {
             }
             TenantCommand::Rm { name } => {
                 client.delete::<TenantStatus>(name)?;
-                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+                common.removed(name);
             }
             TenantCommand::Show { name } => common.print(&client.get(name)?, show),
             TenantCommand::Apply { file } => {
@@ -311,52 +310,52 @@ fn show(tenant: &TenantStatus) -> String {
 /// Returns the table of tenants, with measured values beside promised ones.
 fn list(tenants: &[TenantStatus]) -> String {
     use Side::{Left, Right};
-    if tenants.is_empty() {
-        return "there is no tenant".to_owned();
-    }
-    let mut table = table(&[
-        ("TENANT", Left),
-        ("DEVICE", Left),
-        ("IOPS", Right),
-        ("SLO", Right),
-        ("p95 READ", Right),
-        ("SLO", Right),
-        ("TOKENS/S", Right),
-        ("SLO", Right),
-        ("READS", Right),
-        ("SLO", Right),
-        ("CONNS", Right),
-        ("STATUS", Left),
-    ]);
-    for tenant in tenants {
-        let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
-        let none = || "-".to_owned();
-        let cap = || {
-            let bound = |tokens: u64| format!("≤ {}", number_text(tokens as f64));
-            tenant.share.cap_tokens.map_or_else(none, bound)
-        };
-        // Both are at the percentile that is promised, which is named where it is not p95.
-        let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
-        let other = slo.map(|slo| slo.percentile).filter(|percentile| *percentile != 95.0);
-        let other = other.map_or(String::new(), |percentile| format!(" p{percentile}"));
-        let latency = |micros: f64| micros_text(micros) + &other;
-        let percent = |share: f64| format!("{share:.0} %");
-        table.add_row([
-            tenant.name.clone(),
-            tenant.device.clone(),
-            number_text(measured.iops.round()),
-            slo.map_or_else(none, |slo| number_text(slo.iops.into())),
-            tail.map_or_else(none, latency),
-            slo.map_or_else(none, |slo| latency(slo.latency_us.into())),
-            number_text(measured.tokens.round()),
-            slo.map_or_else(cap, |_| number_text(tenant.tokens_needed as f64)),
-            measured.read_percent.map_or_else(none, percent),
-            slo.map_or_else(none, |slo| percent(slo.read_percent.into())),
-            tenant.connections.to_string(),
-            status(tenant),
-        ]);
-    }
-    text(&table)
+    rows_or(
+        "there is no tenant",
+        [
+            ("TENANT", Left),
+            ("DEVICE", Left),
+            ("IOPS", Right),
+            ("SLO", Right),
+            ("p95 READ", Right),
+            ("SLO", Right),
+            ("TOKENS/S", Right),
+            ("SLO", Right),
+            ("READS", Right),
+            ("SLO", Right),
+            ("CONNS", Right),
+            ("STATUS", Left),
+        ],
+        tenants,
+        |tenant| {
+            let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
+            let none = || "-".to_owned();
+            let cap = || {
+                let bound = |tokens: u64| format!("≤ {}", number_text(tokens as f64));
+                tenant.share.cap_tokens.map_or_else(none, bound)
+            };
+            // Both are at the percentile that is promised, which is named where it is not p95.
+            let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
+            let other = slo.map(|slo| slo.percentile).filter(|percentile| *percentile != 95.0);
+            let other = other.map_or(String::new(), |percentile| format!(" p{percentile}"));
+            let latency = |micros: f64| micros_text(micros) + &other;
+            let percent = |share: f64| format!("{share:.0} %");
+            [
+                tenant.name.clone(),
+                tenant.device.clone(),
+                number_text(measured.iops.round()),
+                slo.map_or_else(none, |slo| number_text(slo.iops.into())),
+                tail.map_or_else(none, latency),
+                slo.map_or_else(none, |slo| latency(slo.latency_us.into())),
+                number_text(measured.tokens.round()),
+                slo.map_or_else(cap, |_| number_text(tenant.tokens_needed as f64)),
+                measured.read_percent.map_or_else(none, percent),
+                slo.map_or_else(none, |slo| percent(slo.read_percent.into())),
+                tenant.connections.to_string(),
+                status(tenant),
+            ]
+        },
+    )
 }
 
 /// The factor above the promised rate from which a tenant's load counts as a burst, not as noise.

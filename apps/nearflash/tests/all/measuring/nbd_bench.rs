@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, await_load, free_port, loading, long_enough, open_folder};
+use crate::support::{
+    self, Launch, Server, free_port, open_folder, parsed, refusal, survive_a_kill,
+};
 use serde_json::Value;
 
 fn bench(words: &str, seconds: &str) -> Output {
@@ -13,17 +15,12 @@ fn bench(words: &str, seconds: &str) -> Output {
 }
 
 fn json(words: &str, seconds: &str) -> Value {
-    let output = bench(words, seconds);
-    let said = String::from_utf8(output.stdout).expect("it is text");
-    assert!(output.status.success(), "{words}: {said}{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_str(&said).expect("it is JSON")
+    parsed(words, bench(words, seconds))
 }
 
 /// Returns the error message of a `bench` that must fail.
 fn refused(words: &str) -> String {
-    let output = bench(words, "0.5");
-    assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
-    String::from_utf8(output.stderr).expect("it is text")
+    refusal(words, bench(words, "0.5"))
 }
 
 /// Starts a server of two NBD exports, of which the second is read-only.
@@ -38,16 +35,8 @@ fn server(listen: &str) -> Server {
 }
 
 fn verify(url: &str, shape: &str) {
-    let result = long_enough(|seconds| {
-        let result = json(&format!("{url} --verify --read-percent 50 {shape}"), seconds);
-        assert_eq!(result["verify_failures"], 0, "{url} {shape}: {result}");
-        assert_eq!(result["errors"], 0, "{url} {shape}: {result}");
-        let is_whole = ["read", "write"].map(|side| result[side]["count"].as_u64() > Some(0));
-        (result, is_whole == [true; 2])
-    });
-    for side in ["read", "write"] {
-        assert!(result[side]["count"].as_u64().unwrap() > 0, "{url} {shape}: {result}");
-    }
+    let words = format!("{url} --verify --read-percent 50 {shape}");
+    support::verify(&words, |seconds| json(&words, seconds));
 }
 
 #[test]
@@ -96,24 +85,8 @@ fn what_cannot_be_is_said_with_a_way_out() {
 
 #[test]
 fn a_server_that_comes_back_is_used_again() {
-    let folder = open_folder();
-    let socket = folder.path().join("admin.sock");
-    let address = free_port();
-    let text = format!(
-        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
-         [[listen]]\nurl = \"nbd://{address}\"\n"
-    );
-    let launch = || Launch::config(&text).with("--admin").with(socket.to_str().unwrap());
-    let mut first = launch().start();
-    let load = loading(&format!("nbd://{address}"), "--queue-depth 4 --read-percent 50");
-    await_load(&socket);
-    first.kill();
-    let _second = launch().start();
-    await_load(&socket);
-    let output = load.wait_with_output().expect("it ends");
-    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let errors = result["errors"].as_u64().unwrap();
-    assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("connecting again"), "{said}");
+    let url = format!("nbd://{}", free_port());
+    let text =
+        format!("[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n[[listen]]\nurl = \"{url}\"\n");
+    survive_a_kill(&text, &url);
 }

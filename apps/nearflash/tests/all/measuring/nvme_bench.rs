@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, await_load, free_port, loading, long_enough, write_with};
+use crate::support::{
+    self, Launch, Server, free_port, long_enough, parsed, refusal, survive_a_kill, write_with,
+};
 use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -28,18 +30,9 @@ fn json(words: &str, keys: &[(&str, &str)]) -> Value {
     parsed(words, bench(words, keys))
 }
 
-/// Returns the output in JSON of a `bench` that must have succeeded.
-fn parsed(words: &str, output: Output) -> Value {
-    let said = String::from_utf8(output.stdout).expect("it is text");
-    assert!(output.status.success(), "{words}: {said}{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_str(&said).expect("it is JSON")
-}
-
 /// Runs a `bench` that must fail, and returns its error message.
 fn refused(words: &str, keys: &[(&str, &str)]) -> String {
-    let output = bench(words, keys);
-    assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
-    String::from_utf8(output.stderr).expect("it is text")
+    refusal(words, bench(words, keys))
 }
 
 /// Starts a server with a subsystem of two namespaces, of which the second is read-only. `more` is
@@ -70,16 +63,7 @@ fn verified_traffic_of_every_shape_finds_nothing_wrong() {
         ("", "--rate 2000 --arrival constant --queue-depth 8 --probe"),
     ] {
         let words = format!("{}{query} --verify --read-percent 50 {shape}", url(&server));
-        let result = long_enough(|seconds| {
-            let result = parsed(&words, bench_for(seconds, &words, &[]));
-            assert_eq!(result["verify_failures"], 0, "{query} {shape}: {result}");
-            assert_eq!(result["errors"], 0, "{query} {shape}: {result}");
-            let is_whole = ["read", "write"].map(|side| result[side]["count"].as_u64() > Some(0));
-            (result, is_whole == [true; 2])
-        });
-        for side in ["read", "write"] {
-            assert!(result[side]["count"].as_u64().unwrap() > 0, "{query} {shape}: {result}");
-        }
+        support::verify(&words, |seconds| parsed(&words, bench_for(seconds, &words, &[])));
     }
 }
 
@@ -161,26 +145,12 @@ fn keys_come_from_files_or_the_environment() {
 
 #[test]
 fn a_server_that_comes_back_is_used_again() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let socket = folder.path().join("admin.sock");
+    let base = format!("nvme-tcp://{}", free_port());
     let text = format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
-         [[listen]]\nurl = \"nvme-tcp://{}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n",
-        free_port()
+         [[listen]]\nurl = \"{base}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
     );
-    let launch = || Launch::config(&text).with("--admin").with(socket.to_str().unwrap());
-    let mut first = launch().start();
-    let load = loading(&url(&first), "--queue-depth 4 --read-percent 50");
-    await_load(&socket);
-    first.kill();
-    let _second = launch().start();
-    await_load(&socket);
-    let output = load.wait_with_output().expect("it ends");
-    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let errors = result["errors"].as_u64().unwrap();
-    assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("connecting again"), "{said}");
+    survive_a_kill(&text, &format!("{base}/{SUBSYSTEM}"));
 }
 
 #[test]

@@ -288,15 +288,20 @@ fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
     assert!(written > 24, "{written} writes beside 24 changes");
 }
 
+/// Adds two devices and a namespace of the last one, and removes the device between.
+fn remove_in_the_middle(place: &ServerFolder, namespace: &str) {
+    for name in ["second", "third"] {
+        place.told(&["device", "add", name, &place.file(name)]);
+    }
+    place.told(&["namespace", "add", namespace, "4MiB", "--device", "third"]);
+    place.told(&["device", "rm", "second"]);
+}
+
 #[test]
 fn an_upgrade_takes_them_over_wherever_they_are() {
     let place = ServerFolder::with("");
     let mut old = place.start();
-    for name in ["second", "third"] {
-        place.told(&["device", "add", name, &place.file(name)]);
-    }
-    place.told(&["namespace", "add", "more", "4MiB", "--device", "third"]);
-    place.told(&["device", "rm", "second"]);
+    remove_in_the_middle(&place, "more");
     write(&old, 2, 8);
     let mut client = V2::connect(old.address());
     for _ in 0..2 {
@@ -357,11 +362,7 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
 fn who_is_behind_a_removed_disk_goes_on() {
     let place = ServerFolder::with("");
     let mut server = place.start();
-    for name in ["second", "third"] {
-        place.told(&["device", "add", name, &place.file(name)]);
-    }
-    place.told(&["namespace", "add", "logs", "4MiB", "--device", "third"]);
-    place.told(&["device", "rm", "second"]);
+    remove_in_the_middle(&place, "logs");
     write(&server, 2, 7);
     assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 7)));
     let said = place.refused(&["device", "recalibrate", "third", "--now"]);

@@ -1,12 +1,12 @@
 //! Loads of `nearflash bench` that run beside a test.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use control::admin::{AdminAddress, Client};
 use serde_json::Value;
 
-use super::{PATIENCE, nearflash, wait_until};
+use super::{Launch, PATIENCE, nearflash, open_folder, wait_until};
 
 /// Seconds of a load that is to last longer than any test.
 const FOR_EVER: &str = "600";
@@ -49,10 +49,55 @@ pub(crate) fn long_enough<R>(mut load: impl FnMut(&str) -> (R, bool)) -> R {
 /// Ends a load, which must succeed, and returns its results.
 pub(crate) fn result(bench: Child) -> Value {
     // This closes its standard input, and so ends it.
-    let output = bench.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    parsed("the load", bench.wait_with_output().unwrap())
+}
+
+/// Returns the output in JSON of a `bench` of these words, which must have succeeded.
+pub(crate) fn parsed(words: &str, output: Output) -> Value {
+    let said = String::from_utf8(output.stdout).expect("it is text");
+    assert!(output.status.success(), "{words}: {said}{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&said).expect("it is JSON")
+}
+
+/// Returns the error message of a `bench` of these words, which must have failed.
+pub(crate) fn refusal(words: &str, output: Output) -> String {
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
+    String::from_utf8(output.stderr).expect("it is text")
+}
+
+/// Runs a load for a time that is [`long_enough`] for reads and writes, and asserts that it had no
+/// error and read what was written. `run` runs it for so many seconds.
+pub(crate) fn verify(about: &str, run: impl Fn(&str) -> Value) {
+    let result = long_enough(|seconds| {
+        let result = run(seconds);
+        assert_eq!(result["verify_failures"], 0, "{about}: {result}");
+        assert_eq!(result["errors"], 0, "{about}: {result}");
+        let is_whole = ["read", "write"].map(|side| result[side]["count"].as_u64() > Some(0));
+        (result, is_whole == [true; 2])
+    });
+    for side in ["read", "write"] {
+        assert!(result[side]["count"].as_u64().unwrap() > 0, "{about}: {result}");
+    }
+}
+
+/// Kills a server with this configuration under a load at `url`, and starts it again. The load must
+/// go on, and lose no more than what was in flight.
+pub(crate) fn survive_a_kill(configuration: &str, url: &str) {
+    let folder = open_folder();
+    let socket = folder.path().join("admin.sock");
+    let launch = || Launch::config(configuration).with("--admin").with(socket.to_str().unwrap());
+    let mut first = launch().start();
+    let load = loading(url, "--queue-depth 4 --read-percent 50");
+    await_load(&socket);
+    first.kill();
+    let _second = launch().start();
+    await_load(&socket);
+    let output = load.wait_with_output().expect("it ends");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let errors = result["errors"].as_u64().unwrap();
+    assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connecting again"), "{said}");
 }
 
 /// Ends a load, asserts that it had no error, and returns its results.

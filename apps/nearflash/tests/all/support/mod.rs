@@ -21,7 +21,10 @@ mod v2;
 
 pub(crate) use browser::Browser;
 pub(crate) use dice::{Rng, kills};
-pub(crate) use load::{await_load, faultless, loading, long_enough, result, verifying};
+pub(crate) use load::{
+    await_load, faultless, loading, long_enough, parsed, refusal, result, survive_a_kill, verify,
+    verifying,
+};
 pub(crate) use nbd::Nbd;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use operator::{Operator, complaint, nearflash};
