@@ -47,6 +47,7 @@ mod tls_use;
 mod traces;
 mod transport;
 mod try_lock;
+mod variants;
 mod work_meter;
 mod worker_meter;
 

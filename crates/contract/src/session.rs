@@ -486,6 +486,87 @@ pub trait MigratableSession {
     }
 }
 
+/// Implements methods of [`Session`], or the methods of another of its traits, for a type with a
+/// session inside. `each!(self, session => expression)` is a macro that evaluates an expression on
+/// that session. Left out are [`Session::next_event`], [`Session::protocol`] and
+/// [`MigratableSession::landed`].
+#[macro_export]
+macro_rules! session_by {
+    (Session, $each:ident) => {
+        fn has_more(&self) -> bool {
+            $each!(self, session => session.has_more())
+        }
+
+        fn expects(&self) -> Option<$crate::ExpectedPayload> {
+            $each!(self, session => session.expects())
+        }
+
+        fn reply(
+            &mut self,
+            reply: &$crate::Reply,
+            body: &[u8],
+        ) -> Result<$crate::FrameHead, $crate::ProtocolError> {
+            $each!(self, session => session.reply(reply, body))
+        }
+
+        fn invite(
+            &mut self,
+            tag: $crate::Tag,
+            slot: $crate::Slot,
+            room: &mut [u8],
+        ) -> $crate::FrameHead {
+            $each!(self, session => session.invite(tag, slot, room))
+        }
+
+        fn is_mid_message(&self) -> bool {
+            $each!(self, session => session.is_mid_message())
+        }
+
+        fn takes_notices(&self) -> bool {
+            $each!(self, session => session.takes_notices())
+        }
+    };
+    (RevocablePermissions, $each:ident) => {
+        fn allowed_as_of(&self, tag: $crate::Tag) -> u32 {
+            $each!(self, session => session.allowed_as_of(tag))
+        }
+
+        fn allow_again(&mut self, tag: $crate::Tag) -> Result<u32, $crate::Status> {
+            $each!(self, session => session.allow_again(tag))
+        }
+    };
+    (UnsolicitedOutput, $each:ident) => {
+        fn attend(&mut self, now: $crate::Instant) -> Result<(), $crate::ProtocolError> {
+            $each!(self, session => session.attend(now))
+        }
+
+        fn unsaid(&self) -> usize {
+            $each!(self, session => session.unsaid())
+        }
+
+        fn speak(&mut self, to: &mut [u8]) -> usize {
+            $each!(self, session => session.speak(to))
+        }
+
+        fn leave(&mut self) {
+            $each!(self, session => session.leave())
+        }
+    };
+    (MigratableSession, $each:ident) => {
+        fn moves_to(&self, worker: u16) -> bool {
+            $each!(self, session => session.moves_to(worker))
+        }
+
+        fn is_settled(&self) -> bool {
+            $each!(self, session => session.is_settled())
+        }
+
+        fn pack(&mut self) -> Option<Vec<u8>> {
+            $each!(self, session => session.pack())
+        }
+    };
+}
+
 /// Sessions that are restored from their bytes alone.
 pub trait RestorableSession: Sized {
     /// Restores a [packed](MigratableSession::pack) session; `None` if the bytes are not from a

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use contract::{
-    CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant, ListenerId,
-    MigratableSession, Peer, Protocol, ProtocolError, Reply, RestorableSession,
-    RevocablePermissions, Session, SessionEvent, Slot, Status, Tag, UnsolicitedOutput,
+    CompletedPrelude, ConnId, Fence, Instant, ListenerId, MigratableSession, Peer, Protocol,
+    ProtocolError, RestorableSession, RevocablePermissions, Session, SessionEvent,
+    UnsolicitedOutput,
 };
 use proto::nbd;
 use proto::nvme::{Fabric, LockBusy, PortId};
@@ -119,15 +119,7 @@ impl SessionFactory<AnySession> for ListenerSessionFactory {
     }
 }
 
-macro_rules! each {
-    ($self:expr, $session:ident => $call:expr) => {
-        match $self {
-            AnySession::Reflex($session) => $call,
-            AnySession::NvmeTcp($session) => $call,
-            AnySession::Nbd($session) => $call,
-        }
-    };
-}
+contract::variants!(each, AnySession: Reflex, NvmeTcp, Nbd);
 
 impl Session for AnySession {
     fn next_event<'a>(
@@ -137,75 +129,23 @@ impl Session for AnySession {
         each!(self, session => session.next_event(input))
     }
 
-    fn has_more(&self) -> bool {
-        each!(self, session => session.has_more())
-    }
-
-    fn expects(&self) -> Option<ExpectedPayload> {
-        each!(self, session => session.expects())
-    }
-
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
-        each!(self, session => session.reply(reply, body))
-    }
-
-    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
-        each!(self, session => session.invite(tag, slot, room))
-    }
+    contract::session_by!(Session, each);
 
     fn protocol(&self) -> Protocol {
         each!(self, session => session.protocol())
     }
-
-    fn is_mid_message(&self) -> bool {
-        each!(self, session => session.is_mid_message())
-    }
-
-    fn takes_notices(&self) -> bool {
-        each!(self, session => session.takes_notices())
-    }
 }
 
 impl RevocablePermissions for AnySession {
-    fn allowed_as_of(&self, tag: Tag) -> u32 {
-        each!(self, session => session.allowed_as_of(tag))
-    }
-
-    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
-        each!(self, session => session.allow_again(tag))
-    }
+    contract::session_by!(RevocablePermissions, each);
 }
 
 impl UnsolicitedOutput for AnySession {
-    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
-        each!(self, session => session.attend(now))
-    }
-
-    fn unsaid(&self) -> usize {
-        each!(self, session => session.unsaid())
-    }
-
-    fn speak(&mut self, to: &mut [u8]) -> usize {
-        each!(self, session => session.speak(to))
-    }
-
-    fn leave(&mut self) {
-        each!(self, session => session.leave())
-    }
+    contract::session_by!(UnsolicitedOutput, each);
 }
 
 impl MigratableSession for AnySession {
-    fn moves_to(&self, worker: u16) -> bool {
-        each!(self, session => session.moves_to(worker))
-    }
-
-    fn is_settled(&self) -> bool {
-        each!(self, session => session.is_settled())
-    }
-
-    fn pack(&mut self) -> Option<Vec<u8>> {
-        each!(self, session => session.pack())
-    }
+    contract::session_by!(MigratableSession, each);
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
         each!(self, session => session.landed(conn))
@@ -224,6 +164,7 @@ impl RestorableSession for AnySession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::ExpectedPayload;
     use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
     use zerocopy::IntoBytes;
 

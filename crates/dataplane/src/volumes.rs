@@ -435,18 +435,7 @@ fn scratch(granularity: usize) -> Result<Vec<Buf>, String> {
     Ok(arena.bufs)
 }
 
-macro_rules! each {
-    ($self:expr, $device:ident => $call:expr) => {
-        match $self {
-            AnyDevice::Null($device) => $call,
-            AnyDevice::Mem($device) => $call,
-            AnyDevice::File($device) => $call,
-            AnyDevice::Threaded($device) => $call,
-            AnyDevice::Sim($device) => $call,
-            AnyDevice::Ftl($device) => $call,
-        }
-    };
-}
+contract::variants!(each, AnyDevice: Null, Mem, File, Threaded, Sim, Ftl);
 
 impl Device for AnyDevice {
     contract::device_by!(each);

@@ -45,17 +45,7 @@ impl Decorations {
     }
 }
 
-/// Evaluates one expression on the device inside any of the variants.
-macro_rules! inside {
-    ($self:expr, $device:ident => $what:expr) => {
-        match $self {
-            DecoratedDevice::Plain($device) => $what,
-            DecoratedDevice::Delayed($device) => $what,
-            DecoratedDevice::Faulty($device) => $what,
-            DecoratedDevice::Both($device) => $what,
-        }
-    };
-}
+contract::variants!(inside, DecoratedDevice: Plain, Delayed, Faulty, Both);
 
 impl<D: Device> Device for DecoratedDevice<D> {
     contract::device_by!(inside);

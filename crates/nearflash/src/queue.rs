@@ -48,16 +48,7 @@ pub struct Queue {
     engine: AnyEngine,
 }
 
-/// Calls a method of the engine, whichever kernel interface the engine uses.
-macro_rules! engine {
-    ($any:expr, $engine:ident => $call:expr) => {
-        match $any {
-            AnyEngine::Ring($engine) => $call,
-            AnyEngine::Epoll($engine) => $call,
-            AnyEngine::Packets($engine) => $call,
-        }
-    };
-}
+contract::variants!(engine, AnyEngine: Ring, Epoll, Packets);
 
 impl Queue {
     /// Returns a queue to the server at `url`, as [`Client::connect`](crate::Client::connect) takes

@@ -17,14 +17,7 @@ pub enum AnyScheduler {
     Tokens(TokenScheduler),
 }
 
-macro_rules! each {
-    ($self:expr, $scheduler:ident => $call:expr) => {
-        match $self {
-            AnyScheduler::PassThrough($scheduler) => $call,
-            AnyScheduler::Tokens($scheduler) => $call,
-        }
-    };
-}
+contract::variants!(each, AnyScheduler: PassThrough, Tokens);
 
 impl Scheduler for AnyScheduler {
     fn enqueue(

@@ -17,17 +17,7 @@ pub(crate) enum WellBehavedPeer {
     Attached(Box<AttachedQueue>),
 }
 
-/// Evaluates an expression for each kind of peer.
-macro_rules! each {
-    ($good:expr, $one:ident => $body:expr) => {
-        match $good {
-            WellBehavedPeer::Reflex($one) => $body,
-            WellBehavedPeer::Nvme($one) => $body,
-            WellBehavedPeer::Nbd($one) => $body,
-            WellBehavedPeer::Attached($one) => $body,
-        }
-    };
-}
+contract::variants!(each, WellBehavedPeer: Reflex, Nvme, Nbd, Attached);
 
 impl WellBehavedPeer {
     /// Processes ended requests and sends due ones. Returns `true` if anything happened.

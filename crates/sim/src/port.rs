@@ -13,15 +13,7 @@ pub(crate) enum Port {
     Packets(PacketPort),
 }
 
-/// Evaluates an expression for each kind of port.
-macro_rules! each {
-    ($port:expr, $one:ident => $body:expr) => {
-        match $port {
-            Port::Streams($one) => $body,
-            Port::Packets($one) => $body,
-        }
-    };
-}
+contract::variants!(each, Port: Streams, Packets);
 
 /// Evaluates an expression for each kind of transport.
 macro_rules! either {

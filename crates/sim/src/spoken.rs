@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    CompletedPrelude, ConnId, ExpectedPayload, Fence, FrameHead, Instant, ListenerId,
-    MigratableSession, Peer, ProtocolError, Reply, RestorableSession, RevocablePermissions,
-    Session, SessionEvent, Slot, Status, Tag, UnsolicitedOutput,
+    CompletedPrelude, ConnId, Fence, Instant, ListenerId, MigratableSession, Peer, ProtocolError,
+    RestorableSession, RevocablePermissions, Session, SessionEvent, UnsolicitedOutput,
 };
 use proto::nbd::NbdSession;
 use proto::nvme::LockBusy;
@@ -189,71 +188,19 @@ impl Session for SimulatedSession {
         }
     }
 
-    fn has_more(&self) -> bool {
-        each!(self, one => one.has_more())
-    }
-
-    fn expects(&self) -> Option<ExpectedPayload> {
-        each!(self, one => one.expects())
-    }
-
-    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, ProtocolError> {
-        each!(self, one => one.reply(reply, body))
-    }
-
-    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
-        each!(self, one => one.invite(tag, slot, room))
-    }
-
-    fn is_mid_message(&self) -> bool {
-        each!(self, one => one.is_mid_message())
-    }
-
-    fn takes_notices(&self) -> bool {
-        each!(self, one => one.takes_notices())
-    }
+    contract::session_by!(Session, each);
 }
 
 impl RevocablePermissions for SimulatedSession {
-    fn allowed_as_of(&self, tag: Tag) -> u32 {
-        each!(self, one => one.allowed_as_of(tag))
-    }
-
-    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
-        each!(self, one => one.allow_again(tag))
-    }
+    contract::session_by!(RevocablePermissions, each);
 }
 
 impl UnsolicitedOutput for SimulatedSession {
-    fn attend(&mut self, now: Instant) -> Result<(), ProtocolError> {
-        each!(self, one => one.attend(now))
-    }
-
-    fn unsaid(&self) -> usize {
-        each!(self, one => one.unsaid())
-    }
-
-    fn speak(&mut self, to: &mut [u8]) -> usize {
-        each!(self, one => one.speak(to))
-    }
-
-    fn leave(&mut self) {
-        each!(self, one => one.leave())
-    }
+    contract::session_by!(UnsolicitedOutput, each);
 }
 
 impl MigratableSession for SimulatedSession {
-    fn moves_to(&self, worker: u16) -> bool {
-        each!(self, one => one.moves_to(worker))
-    }
-
-    fn is_settled(&self) -> bool {
-        each!(self, one => one.is_settled())
-    }
-
-    fn pack(&mut self) -> Option<Vec<u8>> {
-        each!(self, one => one.pack())
-    }
+    contract::session_by!(MigratableSession, each);
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
         match self {

@@ -613,16 +613,7 @@ impl Chores for CombinedChores {
     }
 }
 
-macro_rules! each {
-    ($self:expr, $device:ident => $call:expr) => {
-        match $self {
-            MemberQueue::Mem($device) => $call,
-            MemberQueue::Sim($device) => $call,
-            MemberQueue::File($device) => $call,
-            MemberQueue::Threaded($device) => $call,
-        }
-    };
-}
+contract::variants!(each, MemberQueue: Mem, Sim, File, Threaded);
 
 impl Device for MemberQueue {
     contract::device_by!(each);

@@ -40,14 +40,7 @@ pub(crate) enum DiskQueue {
     Translated(AgedVolume),
 }
 
-macro_rules! each {
-    ($self:expr, $device:ident => $call:expr) => {
-        match $self {
-            DiskQueue::Plain($device) => $call,
-            DiskQueue::Translated($device) => $call,
-        }
-    };
-}
+contract::variants!(each, DiskQueue: Plain, Translated);
 
 impl Device for DiskQueue {
     contract::device_by!(each);
