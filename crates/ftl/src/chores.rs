@@ -157,13 +157,7 @@ mod tests {
             depth,
             overwrites: 2,
         };
-        let shape = Shape {
-            uuid: [0; 16],
-            segment_pages: 64,
-            spare_per_mille,
-            policy,
-            virtual_pages: None,
-        };
+        let shape = Shape::small(spare_per_mille, policy);
         let geometry = Geometry::plan(&shape, &[case.member_pages()]).unwrap();
         (case, geometry)
     }

@@ -64,6 +64,14 @@ pub struct Shape {
     pub virtual_pages: Option<u64>,
 }
 
+#[cfg(test)]
+impl Shape {
+    /// Returns the shape of a small volume that is not thin.
+    pub(crate) fn small(spare_per_mille: u32, policy: Policy) -> Shape {
+        Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille, policy, virtual_pages: None }
+    }
+}
+
 /// The sizes of a volume. Fixed for its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

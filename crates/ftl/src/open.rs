@@ -509,6 +509,13 @@ fn read_header<'a, M: Media>(
 }
 
 impl RecoveryWalk {
+    /// Notes what the head of a batch says about stamps.
+    fn note(&mut self, store: &mut Store, head: &BatchHead) {
+        self.durable_below = head.durable_below.get().max(self.durable_below);
+        let next = head.base.get() + head.entries() as u64 + 1;
+        store.clock.next_stamp = store.clock.next_stamp.max(next);
+    }
+
     /// Collects the batches of a segment that may be missing in the checkpoint.
     fn segment<M: Media>(
         &mut self,
@@ -532,9 +539,7 @@ impl RecoveryWalk {
             if head.life.get() != life {
                 break;
             }
-            self.durable_below = head.durable_below.get().max(self.durable_below);
-            let next = head.base.get() + head.entries() as u64 + 1;
-            store.clock.next_stamp = store.clock.next_stamp.max(next);
+            self.note(store, &head);
             if head.base.get() >= self.horizon {
                 self.found.push(BatchPlace { base: head.base.get(), segment, offset });
             }
@@ -563,9 +568,7 @@ impl RecoveryWalk {
             let Some((head, _)) = found.filter(|(head, _)| head.life.get() == life) else {
                 continue;
             };
-            self.durable_below = head.durable_below.get().max(self.durable_below);
-            let next = head.base.get() + head.entries() as u64 + 1;
-            store.clock.next_stamp = store.clock.next_stamp.max(next);
+            self.note(store, &head);
             let place = BatchPlace { base: head.base.get(), segment, offset };
             self.orphans.push(OrphanBatch { place, previous: head.previous.get() });
         }

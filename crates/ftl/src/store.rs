@@ -620,13 +620,7 @@ mod tests {
     /// Returns a store whose hosts write evenly, with all segments free.
     fn even_store() -> Store {
         let policy = Policy::HEAT6;
-        let shape = Shape {
-            uuid: [0; 16],
-            segment_pages: 64,
-            spare_per_mille: 200,
-            policy,
-            virtual_pages: None,
-        };
+        let shape = Shape::small(200, policy);
         let geometry = Geometry::plan(&shape, &[16_384]).expect("a possible volume");
         let clock = Clock { next_stamp: 1, session: 1, opened: 0, written: 0 };
         let mut store = Store::new(geometry, Settings::new(policy), clock);

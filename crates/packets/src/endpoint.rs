@@ -51,6 +51,22 @@ pub struct ReceivedPacket {
     pub waited: Duration,
 }
 
+impl ReceivedPacket {
+    /// Returns a packet that has arrived at lane 0, at the beginning of its buffer, without a mark
+    /// and without a wait, as over a network of tests.
+    pub fn plain(from: PeerAddress, buf: Buf, bytes: usize) -> ReceivedPacket {
+        ReceivedPacket {
+            lane: 0,
+            from,
+            buf,
+            at: 0,
+            bytes,
+            is_marked: false,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
 /// All associations of a worker or of a client process.
 ///
 /// The user hands in packets with [`receive`](Endpoint::receive), fetches packets with

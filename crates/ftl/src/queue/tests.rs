@@ -20,13 +20,7 @@ const POLICY: Policy = Policy::HEAT3;
 
 /// Returns a shape, and a member's number of pages for which the volume has exactly `pages` pages.
 fn shape_of(pages: u32) -> (Shape, u64) {
-    let shape = Shape {
-        uuid: [7; 16],
-        segment_pages: 64,
-        spare_per_mille: 250,
-        policy: POLICY,
-        virtual_pages: None,
-    };
+    let shape = Shape::small(250, POLICY);
     let fits = |member: &u64| Geometry::plan(&shape, &[*member]).is_ok_and(|g| g.pages == pages);
     let member = (u64::from(pages)..2 * u64::from(pages)).find(fits);
     (shape, member.expect("a member of this size exists"))
@@ -402,13 +396,7 @@ fn drain(
 #[test]
 fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
     for (seed, discards) in [(1, false), (2, true), (3, true)] {
-        let shape = Shape {
-            uuid: [7; 16],
-            segment_pages: 64,
-            spare_per_mille: 200,
-            policy: POLICY,
-            virtual_pages: None,
-        };
+        let shape = Shape::small(200, POLICY);
         let bed = VolumeFixture { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let mut queue = bed.queue(64);
@@ -457,13 +445,7 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
 #[test]
 fn deep_writes_leave_the_reserve_to_the_collector() {
     for policy in [Policy::of_streams(1), Policy::HEAT3] {
-        let shape = Shape {
-            uuid: [7; 16],
-            segment_pages: 64,
-            spare_per_mille: 100,
-            policy,
-            virtual_pages: None,
-        };
+        let shape = Shape::small(100, policy);
         let bed = VolumeFixture { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();

@@ -229,6 +229,16 @@ fn discards_alone_end_while_segments_are_short() {
     }
 }
 
+/// Asserts that a trial finds no fault with each seed below `seeds`, and that with the sabotage it
+/// finds a change that is there in parts with one of them.
+fn whole_or_absent(seeds: u64, trial: fn(u64, Option<Sabotage>) -> Verdict, sabotage: Sabotage) {
+    for seed in 0..seeds {
+        trial(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    let torn = |seed| trial(seed, Some(sabotage)).is_err_and(|error| error.contains("in parts"));
+    assert!((0..seeds).any(torn), "nothing torn is found with {sabotage:?}");
+}
+
 /// Runs commits of scattered pages alone, then loses power, a few times.
 fn commits_alone(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
     let mut run = TrialRun::new(&SIZES, seed, sabotage);
@@ -246,14 +256,7 @@ fn commits_alone(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
 
 #[test]
 fn commits_are_whole_or_absent_after_a_power_cut_and_torn_ones_are_found() {
-    for seed in 0..50 {
-        commits_alone(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    }
-    let torn = |seed| {
-        let found = commits_alone(seed, Some(Sabotage::SinglePages));
-        found.is_err_and(|error| error.contains("in parts"))
-    };
-    assert!((0..50).any(torn), "a torn commit is found");
+    whole_or_absent(50, commits_alone, Sabotage::SinglePages);
 }
 
 /// Writes pages, and then a commit, after whose end the power is lost.
@@ -352,14 +355,7 @@ fn plain_trial(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
 
 #[test]
 fn plain_writes_of_several_pages_are_whole_or_absent_after_a_crash() {
-    for seed in 0..100 {
-        plain_trial(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    }
-    let torn = |seed| {
-        let found = plain_trial(seed, Some(Sabotage::UnmarkedWrites));
-        found.is_err_and(|error| error.contains("in parts"))
-    };
-    assert!((0..100).any(torn), "a torn write is found");
+    whole_or_absent(100, plain_trial, Sabotage::UnmarkedWrites);
 }
 
 #[test]

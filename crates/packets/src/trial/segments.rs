@@ -63,16 +63,7 @@ impl Lane for Card {
         for (_, from, _, packet) in landed {
             let Some(mut buf) = self.free.pop() else { continue };
             buf.prefix_mut(packet.len()).copy_from_slice(&packet);
-            let bytes = packet.len();
-            arrived.push(ReceivedPacket {
-                lane: 0,
-                from,
-                buf,
-                at: 0,
-                bytes,
-                is_marked: false,
-                waited: Duration::ZERO,
-            });
+            arrived.push(ReceivedPacket::plain(from, buf, packet.len()));
         }
         None
     }

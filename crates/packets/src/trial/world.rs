@@ -275,15 +275,9 @@ impl World {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
         buf.prefix_mut(flying.bytes.len()).copy_from_slice(&flying.bytes);
-        let arrived = ReceivedPacket {
-            lane: flying.lane,
-            from,
-            buf,
-            at: 0,
-            bytes: flying.bytes.len(),
-            is_marked: flying.is_marked,
-            waited: Duration::ZERO,
-        };
+        let PacketInFlight { lane, is_marked, bytes, .. } = flying;
+        let arrived =
+            ReceivedPacket { lane, is_marked, ..ReceivedPacket::plain(from, buf, bytes.len()) };
         node.endpoint.receive(self.now, arrived);
         node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));
     }

@@ -7,34 +7,19 @@ use nearflash_packets::{Counters, Settings};
 use wire::packets::{PacketHead, RecordHead, RecordKind};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::chance::Chance;
 use crate::pair::{Arena, Pair, SMALL, peer_address, sealed};
 use crate::rounds::rounds;
 
 /// The number of rounds if the environment sets no time.
 const ROUNDS: u64 = 600;
 
-/// A pseudo-random generator (SplitMix64).
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// Returns a small number half of the time, otherwise a small negative number or any number.
-    fn telling(&mut self) -> u32 {
-        match self.below(4) {
-            0 => self.next() as u32,
-            1 => (self.below(260) as u32).wrapping_neg(),
-            _ => self.below(140) as u32,
-        }
+/// Returns a small number half of the time, otherwise a small negative number or any number.
+fn telling(chance: &mut Chance) -> u32 {
+    match chance.below(4) {
+        0 => chance.next() as u32,
+        1 => (chance.below(260) as u32).wrapping_neg(),
+        _ => chance.below(140) as u32,
     }
 }
 
@@ -55,9 +40,9 @@ fn lie(chance: &mut Chance, real: &[u8]) -> Vec<u8> {
         head.version_kind = 0x10 | chance.below(8) as u8;
     }
     head.flags = chance.next() as u8 & !4;
-    head.number = head.number.get().wrapping_add(chance.telling()).into();
+    head.number = head.number.get().wrapping_add(telling(chance)).into();
     if chance.below(2) == 0 {
-        head.highest = head.highest.get().wrapping_add(chance.telling()).into();
+        head.highest = head.highest.get().wrapping_add(telling(chance)).into();
         head.before = chance.next().into();
     }
     head.held_us = (chance.next() as u16).into();
@@ -66,12 +51,12 @@ fn lie(chance: &mut Chance, real: &[u8]) -> Vec<u8> {
     for _ in 0..chance.below(12) {
         let bytes = [0, 1, 8, 100, 1000][chance.below(5)];
         let mut record = RecordHead::new_zeroed();
-        record.channel = (chance.telling() as u16 % 40).into();
+        record.channel = (telling(chance) as u16 % 40).into();
         record.kind = RecordKind(chance.below(8) as u8);
         record.flags = chance.below(2) as u8;
-        record.message = (chance.telling()).into();
-        record.behind = (chance.telling() as u16).into();
-        record.offset = [0, chance.telling()][chance.below(2)].into();
+        record.message = telling(chance).into();
+        record.behind = (telling(chance) as u16).into();
+        record.offset = [0, telling(chance)][chance.below(2)].into();
         let bytes = if record.kind == RecordKind::DATA { bytes } else { 0 };
         record.bytes = (bytes as u16).into();
         if packet.len() + 16 + bytes > 9000 {

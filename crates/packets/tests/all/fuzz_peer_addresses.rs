@@ -15,7 +15,8 @@ use wire::packets::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::fuzz_packets::{Chance, seal};
+use crate::chance::Chance;
+use crate::fuzz_packets::seal;
 use crate::pair::{SMALL, peer_address};
 use crate::rounds::rounds;
 

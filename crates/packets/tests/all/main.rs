@@ -2,6 +2,10 @@
 //! `FUZZ_SECONDS` seconds each where that is set.
 
 mod allocations;
+// The trials inside the crate draw from the same generator.
+#[allow(dead_code, reason = "the tests from outside need a part")]
+#[path = "../../src/trial/key_randomness.rs"]
+mod chance;
 mod fuzz_packets;
 mod fuzz_peer_addresses;
 mod liars;

@@ -128,17 +128,7 @@ impl Pair {
     pub(crate) fn hand(&mut self, end: usize, from: PeerAddress, bytes: &[u8], arena: &mut Arena) {
         let mut buf = arena.take();
         buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
-        let bytes = bytes.len();
-        let arrived = ReceivedPacket {
-            lane: 0,
-            from,
-            buf,
-            at: 0,
-            bytes,
-            is_marked: false,
-            waited: Duration::ZERO,
-        };
-        self.ends[end].receive(self.now, arrived);
+        self.ends[end].receive(self.now, ReceivedPacket::plain(from, buf, bytes.len()));
         self.follow(end, arena);
     }
 

@@ -89,16 +89,7 @@ impl Lane for End {
             let (_, bytes) = flying.remove(0);
             let mut buf = self.bufs.pop().expect("there is one");
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
-            let (lane, from, at, is_marked) = (0, peer_address(1 - self.me), 0, false);
-            arrived.push(ReceivedPacket {
-                lane,
-                from,
-                buf,
-                at,
-                bytes: bytes.len(),
-                is_marked,
-                waited: Duration::ZERO,
-            });
+            arrived.push(ReceivedPacket::plain(peer_address(1 - self.me), buf, bytes.len()));
         }
         None
     }

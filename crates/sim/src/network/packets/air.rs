@@ -190,16 +190,7 @@ impl Air {
             let fits = |buf: &mut Buf| listens && bytes.len() <= buf.capacity();
             let Some(mut buf) = bufs.pop_if(fits) else { continue };
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
-            let (lane, from, at, is_marked) = (0, PeerAddress::Internet(from), 0, false);
-            arrived.push(ReceivedPacket {
-                lane,
-                from,
-                buf,
-                at,
-                bytes: bytes.len(),
-                is_marked,
-                waited: Duration::ZERO,
-            });
+            arrived.push(ReceivedPacket::plain(PeerAddress::Internet(from), buf, bytes.len()));
         }
     }
 
