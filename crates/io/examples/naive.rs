@@ -141,11 +141,7 @@ impl Server {
         let (stream, _) = self.listener.accept()?;
         stream.set_nonblocking(true)?;
         self.options.socket.apply(&stream)?;
-        let free = self.connections.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
+        let index = yardstick::vacant(&mut self.connections);
         let name = epoll::EventData::new_u64(index as u64);
         epoll::add(&self.epoll, &stream, name, epoll::EventFlags::IN)?;
         let input = vec![0; HEAD_BYTES];

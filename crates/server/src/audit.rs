@@ -327,6 +327,15 @@ mod tests {
         }
     }
 
+    /// Returns a folder, and a log in its file `audit` that has one record, `a`.
+    fn log_of_one() -> (tempfile::TempDir, PathBuf, Arc<AuditFile>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let log = AuditFile::open(&path).unwrap();
+        log.keep(&record("a")).unwrap();
+        (folder, path, log)
+    }
+
     fn record(about: &str) -> Record {
         let who = Caller::Signal { signal: "SIGHUP" };
         Record::beside_http(who, "RELOAD", about, Outcome::Done)
@@ -373,10 +382,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_owed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit");
-        let log = AuditFile::open(&path).unwrap();
-        log.keep(&record("a")).unwrap();
+        let (_folder, path, log) = log_of_one();
         // The device that is always full.
         log.state.lock().file = OpenOptions::new().append(true).open("/dev/full").unwrap();
         assert!(log.keep(&record("b")).unwrap_err().contains("audit"));
@@ -394,10 +400,7 @@ mod tests {
     /// and the next sync finds nothing to do.
     #[test]
     fn what_the_disk_did_not_take_is_written_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit");
-        let log = AuditFile::open(&path).unwrap();
-        log.keep(&record("a")).unwrap();
+        let (_folder, path, log) = log_of_one();
         // It takes all that is written, and cannot be synced.
         let null = OpenOptions::new().append(true).open("/dev/null").unwrap();
         let file = std::mem::replace(&mut log.state.lock().file, null);

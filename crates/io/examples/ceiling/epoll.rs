@@ -11,7 +11,7 @@ use rustix::net::RecvFlags;
 use crate::Options;
 use crate::outbox::Outbox;
 use crate::report::Report;
-use crate::yardstick::Counter;
+use crate::yardstick::{Counter, vacant};
 
 /// The listener's user data in epoll's events. Events of connections carry their index.
 const LISTENER: u64 = u64::MAX;
@@ -98,11 +98,7 @@ impl Server<'_> {
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true)?;
             self.options.socket.apply(&stream)?;
-            let free = self.connections.iter().position(Option::is_none);
-            let index = free.unwrap_or_else(|| {
-                self.connections.push(None);
-                self.connections.len() - 1
-            });
+            let index = vacant(&mut self.connections);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
             epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(index as u64), flags)?;
             let counter = Counter::new(self.options.request_bytes());

@@ -68,6 +68,14 @@ impl SocketOptions {
     }
 }
 
+/// Returns the index of a free place, which is added if there is none.
+pub(crate) fn vacant<T>(places: &mut Vec<Option<T>>) -> usize {
+    places.iter().position(Option::is_none).unwrap_or_else(|| {
+        places.push(None);
+        places.len() - 1
+    })
+}
+
 /// Returns a nonblocking listener, whose connections inherit its options.
 pub(crate) fn listen(address: SocketAddr, options: &SocketOptions) -> std::io::Result<TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};

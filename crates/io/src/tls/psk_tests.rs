@@ -92,6 +92,13 @@ fn pair(server: &ServerTls, identity: &[u8], number: u8) -> (TlsState, TlsState)
     (*server, *client)
 }
 
+/// Carries ten frames of up to `most` bytes, and checks that they arrive as they were sent.
+fn carry(from: &mut TlsState, to: &mut TlsState, dice: &mut TestRandom, most: usize) {
+    let (sent, bytes) = frames(dice, 10, most);
+    let stream = seal(from, &sent);
+    assert!(open(to, &stream, dice, 8_192) == (bytes, None));
+}
+
 fn why(ended: HandshakeResult) -> Option<TlsFailure> {
     ended.err()
 }
@@ -103,12 +110,8 @@ fn what_arrives_is_what_was_sent_with_keys_of_both_hashes() {
     for (identity, number) in [(&b"short"[..], 1), (b"long", 3), (b"short", 2)] {
         let (mut server, mut client) = pair(&server, identity, number);
         for _ in 0..3 {
-            let (sent, bytes) = frames(&mut dice, 10, 50_000);
-            let stream = seal(&mut server, &sent);
-            assert!(open(&mut client, &stream, &mut dice, 8_192) == (bytes, None));
-            let (sent, bytes) = frames(&mut dice, 10, 50_000);
-            let stream = seal(&mut client, &sent);
-            assert!(open(&mut server, &stream, &mut dice, 8_192) == (bytes, None));
+            carry(&mut server, &mut client, &mut dice, 50_000);
+            carry(&mut client, &mut server, &mut dice, 50_000);
         }
     }
 }
@@ -121,12 +124,8 @@ fn keys_of_records_are_replaced_on_both_sides() {
         let (mut server, mut client) = pair(&server, identity, number);
         (server.sending.records_max, client.sending.records_max) = (5, 7);
         for _ in 0..10 {
-            let (sent, bytes) = frames(&mut dice, 10, 30_000);
-            let stream = seal(&mut server, &sent);
-            assert!(open(&mut client, &stream, &mut dice, 8_192) == (bytes, None));
-            let (sent, bytes) = frames(&mut dice, 10, 30_000);
-            let stream = seal(&mut client, &sent);
-            assert!(open(&mut server, &stream, &mut dice, 8_192) == (bytes, None));
+            carry(&mut server, &mut client, &mut dice, 30_000);
+            carry(&mut client, &mut server, &mut dice, 30_000);
         }
     }
 }

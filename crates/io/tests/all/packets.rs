@@ -184,13 +184,23 @@ fn ends_are_noticed_at_the_other_end() {
     contract::Transport::finish(&mut client.sockets, conns[1]);
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.closed.len() == 2));
     assert_eq!(seen[0].closed[1].1, CloseReason::Peer);
-    // A program that ends says so.
+    end_in_order(client, &mut server, &mut seen[0], 3);
+}
+
+/// Ends a client's program, which says so: all `count` connections are closed at the server, which
+/// would notice silence much later.
+pub(crate) fn end_in_order(
+    client: Packets,
+    server: &mut Packets,
+    seen: &mut EventLog,
+    count: usize,
+) {
     drop(client);
     let turns = (0..1_000).take_while(|_| {
-        seen[0].follow(&mut server);
-        seen[0].closed.len() < 3
+        seen.follow(server);
+        seen.closed.len() < count
     });
-    assert!(turns.count() < 1_000, "silence would be noticed much later");
+    assert!(turns.count() < 1_000, "a program that ends says so");
 }
 
 /// In a take-over, the older process and the newer one have one socket.

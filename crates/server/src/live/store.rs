@@ -367,6 +367,14 @@ mod tests {
         }
     }
 
+    /// Returns a folder, and a new store in its file `state`.
+    fn new_store() -> (tempfile::TempDir, std::path::PathBuf, Store) {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("state");
+        let (store, _) = Store::open(&path, false).unwrap();
+        (folder, path, store)
+    }
+
     fn with_key(key: &str) -> Changes {
         let host = spec::Host {
             key: Some(spec::Secret(key.to_owned())),
@@ -406,9 +414,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_refused_with_a_way_back() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         store.save(&with_key("one")).unwrap();
         store.save(&with_key("two")).unwrap();
         let whole = fs::read(&path).unwrap();
@@ -435,9 +441,7 @@ mod tests {
     /// ignore the log.
     #[test]
     fn a_file_that_may_have_a_log_is_not_of_the_first_version() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
         store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
         assert!(beside(&path, LOG).exists());
@@ -453,9 +457,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_a_crash_do_not_matter() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         store.save(&with_key("one")).unwrap();
         fs::write(beside(&path, "new"), b"half").unwrap();
         fs::write(beside(&path, "step"), b"half").unwrap();
@@ -469,9 +471,7 @@ mod tests {
     /// neither, a server would start without any change.
     #[test]
     fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         store.save(&with_key("one")).unwrap();
         store.save(&with_key("two")).unwrap();
         fs::write(&path, b"broken").unwrap();
@@ -495,9 +495,7 @@ mod tests {
 
     #[test]
     fn a_tenant_is_a_line_until_the_file_is_written_again() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
         assert!(!beside(&path, LOG).exists(), "there was no file to be over");
         let whole = fs::read(&path).unwrap();
@@ -521,9 +519,7 @@ mod tests {
 
     #[test]
     fn many_tenants_write_the_file_now_and_then() {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = folder.path().join("state");
-        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (_folder, path, mut store) = new_store();
         let (mut written, mut last) = (0, Vec::new());
         for n in 0..2_000 {
             let name = format!("tenant {}", n % 3);
