@@ -15,11 +15,10 @@ use nearflash_proto::nvme::{
     ExecutionOutcome, Fabric, Hosts, Origin, PortId, Queue, QueueAddress, SubmissionStep,
 };
 use wire::nvme::{
-    AdminOpcode, AnaState, DiscoveryHeader, FABRICS_OPCODE, FabricsKind, Feature, LogPage,
-    NvmOpcode, Property, PropertyCommand, ReservationKind, SglDescriptor, Status, Submission,
-    notice,
+    AdminOpcode, AnaState, DiscoveryHeader, FABRICS_OPCODE, Feature, LogPage, NvmOpcode, Property,
+    PropertyCommand, ReservationKind, SglDescriptor, Status, Submission, notice,
 };
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// The host's own namespace, and the stranger's in the same subsystem.
 const OWN: u32 = 1;
@@ -413,14 +412,7 @@ fn what_discovery_tells_is_numbered_by_its_changes() {
             .connect(Origin::plain(PortId(1), here), entry.entry(), data.as_bytes(), now)
             .unwrap();
         let (mut admin, _) = connected.expect("it connects");
-        let enable = PropertyCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            kind: FabricsKind::PROPERTY_SET,
-            offset: Property::CONFIGURATION.0.into(),
-            value: 0x46_0001.into(),
-            ..PropertyCommand::new_zeroed()
-        };
+        let enable = PropertyCommand::set(Property::CONFIGURATION, 0x46_0001);
         run(&mut admin, enable.entry(), &[], now).expect("it is enabled");
         let log = log_entry(2, LogPage::DISCOVERY, 1024, 0);
         let (_, log) = run(&mut admin, &log, &[], now).expect("it is read");

@@ -21,8 +21,7 @@ use proto::nvme::Nqn;
 use proto::nvme_tcp::{Digests, HostEvent, ReadyToTransfer, TransferSizes};
 use wire::nvme::{
     AdminOpcode, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, Completion, ConnectCommand,
-    ConnectData, FABRICS_OPCODE, FabricsKind, Feature, Property, PropertyCommand, SglDescriptor,
-    Status as NvmeStatus, Submission,
+    ConnectData, Feature, Property, PropertyCommand, Status as NvmeStatus, Submission,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -344,18 +343,12 @@ impl NvmeHost {
             0 => (32, CONNECT_CNTLID_DYNAMIC),
             _ => (self.habits.entries, self.association.cntlid),
         };
-        let (bytes, millis) = (size_of::<ConnectData>(), self.habits.keep_alive.as_millis());
+        let millis = self.habits.keep_alive.as_millis();
         let command = ConnectCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
             cid: name.into(),
-            kind: FabricsKind::CONNECT,
-            data: SglDescriptor::in_capsule(0, bytes as u32),
-            queue: (n as u16).into(),
-            queue_size: (size - 1).into(),
             attributes: if self.habits.flow_control { 0 } else { CONNECT_DISABLE_FLOW_CONTROL },
             keep_alive_ms: (if n == 0 { millis as u32 } else { 0 }).into(),
-            ..ConnectCommand::new_zeroed()
+            ..ConnectCommand::new(n as u16, size)
         };
         let data = ConnectData {
             host_id: [self.number as u8 + 1; 16],
@@ -382,13 +375,8 @@ impl NvmeHost {
             CommandPurpose::Connect if n == 0 => {
                 self.association.cntlid = completion.result.get() as u16;
                 let command = PropertyCommand {
-                    opcode: FABRICS_OPCODE,
-                    flags: Submission::FLAGS_SGL,
                     cid: line.name(CommandPurpose::Enable, now).into(),
-                    kind: FabricsKind::PROPERTY_SET,
-                    offset: Property::CONFIGURATION.0.into(),
-                    value: 0x0046_0001.into(),
-                    ..PropertyCommand::new_zeroed()
+                    ..PropertyCommand::set(Property::CONFIGURATION, 0x46_0001)
                 };
                 line.command(command.entry(), TransferSizes::default(), &[]);
             }

@@ -1,8 +1,13 @@
 //! Fabrics commands (Base 6) and the data of Connect.
 
+use core::mem::size_of;
+
+use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::{CommandId, NQN_BYTES, SglDescriptor, Submission};
+use super::{
+    AUTH_PROTOCOL, CommandId, FABRICS_OPCODE, NQN_BYTES, Property, SglDescriptor, Submission,
+};
 
 /// The controller identifier in the data of Connect by which the host lets the controller choose
 /// (Base 6.3).
@@ -155,6 +160,67 @@ layout! {
         [44] length: U32,
         /// Reserved bytes, which are zero.
         [48] reserved_tail: [u8; 16],
+    }
+}
+
+impl ConnectCommand {
+    /// Returns the command that connects a queue of `size` entries with the data in its capsule.
+    /// Zero are its identifier, attributes and keep-alive timeout.
+    pub fn new(queue: u16, size: u16) -> ConnectCommand {
+        ConnectCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            kind: FabricsKind::CONNECT,
+            data: SglDescriptor::in_capsule(0, size_of::<ConnectData>() as u32),
+            queue: queue.into(),
+            queue_size: (size - 1).into(),
+            ..ConnectCommand::new_zeroed()
+        }
+    }
+}
+
+impl PropertyCommand {
+    /// Returns the command that reads a property of 4 or 8 bytes, with an identifier of zero.
+    pub fn get(property: Property, bytes: u8) -> PropertyCommand {
+        let attributes = bytes / 8;
+        PropertyCommand {
+            attributes,
+            ..PropertyCommand::of_kind(FabricsKind::PROPERTY_GET, property)
+        }
+    }
+
+    /// Returns the command that sets a property, with an identifier of zero.
+    pub fn set(property: Property, value: u64) -> PropertyCommand {
+        let value = value.into();
+        PropertyCommand { value, ..PropertyCommand::of_kind(FabricsKind::PROPERTY_SET, property) }
+    }
+
+    fn of_kind(kind: FabricsKind, property: Property) -> PropertyCommand {
+        PropertyCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            kind,
+            offset: property.0.into(),
+            ..PropertyCommand::new_zeroed()
+        }
+    }
+}
+
+impl AuthCommand {
+    /// Returns the command that sends or receives an authentication message of `length` bytes, with
+    /// an identifier of zero.
+    pub fn new(kind: FabricsKind, length: u32, data: SglDescriptor) -> AuthCommand {
+        AuthCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            kind,
+            data,
+            protocol_specific_0: 1,
+            protocol_specific_1: 1,
+            protocol: AUTH_PROTOCOL,
+            length: length.into(),
+            ..AuthCommand::new_zeroed()
+        }
     }
 }
 

@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 
 use proto::nvme_tcp::{Digests, HostEvent, HostSession, TransferSizes};
 use wire::nvme::{
-    AUTH_PROTOCOL, AdminOpcode, AuthCommand, AuthDescriptor, AuthFailure, AuthFailureMessage,
-    AuthHead, AuthKind, AuthMessage, AuthNegotiate, Completion, ConnectCommand, ConnectData,
-    DISCOVERY_NQN, Event, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, NvmOpcode,
-    Property, PropertyCommand, SglDescriptor, Status, Submission, notice,
+    AdminOpcode, AuthCommand, AuthDescriptor, AuthFailure, AuthFailureMessage, AuthHead, AuthKind,
+    AuthMessage, AuthNegotiate, Completion, ConnectCommand, ConnectData, DISCOVERY_NQN, Event,
+    FabricsKind, Feature, IdentifyCns, LogPage, NvmOpcode, Property, PropertyCommand,
+    SglDescriptor, Status, Submission, notice,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -71,15 +71,7 @@ impl NvmeQueue {
             host_nqn: field(&host_nqn(host)),
             ..ConnectData::new_zeroed()
         };
-        let command = ConnectCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            kind: FabricsKind::CONNECT,
-            data: SglDescriptor::in_capsule(0, size_of::<ConnectData>() as u32),
-            queue: queue.into(),
-            queue_size: 31.into(),
-            ..ConnectCommand::new_zeroed()
-        };
+        let command = ConnectCommand::new(queue, 32);
         let (result, _) = own.call(command.entry(), 0, data.as_bytes())?;
         own.cntlid = result as u16;
         Ok(own)
@@ -89,14 +81,7 @@ impl NvmeQueue {
     /// an asynchronous event request is in flight.
     pub(crate) fn admin(at: SocketAddr, host: u8, subsystem: &str) -> Result<NvmeQueue, Status> {
         let mut own = NvmeQueue::connect(at, host, subsystem, 0, 0xffff)?;
-        let command = PropertyCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            kind: FabricsKind::PROPERTY_SET,
-            offset: Property::CONFIGURATION.0.into(),
-            value: 0x46_0001.into(),
-            ..PropertyCommand::new_zeroed()
-        };
+        let command = PropertyCommand::set(Property::CONFIGURATION, 0x46_0001);
         own.call(command.entry(), 0, &[])?;
         let mut wanted = Submission::new(AdminOpcode::SET_FEATURES.0, 0, 0);
         wanted.dword10 = u32::from(Feature::EVENTS.0).into();
@@ -117,24 +102,14 @@ impl NvmeQueue {
         let head = AuthHead { kind, message, reserved: 0.into(), transaction: 1.into() };
         let negotiate = AuthNegotiate { head, concatenation: 0, descriptors: 1 };
         let message = [negotiate.as_bytes(), descriptor.as_bytes()].concat();
-        let command = |kind, length: usize, data| AuthCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            kind,
-            data,
-            protocol_specific_0: 1,
-            protocol_specific_1: 1,
-            protocol: AUTH_PROTOCOL,
-            length: (length as u32).into(),
-            ..AuthCommand::new_zeroed()
-        };
-        let data = SglDescriptor::in_capsule(0, message.len() as u32);
-        let send = command(FabricsKind::AUTHENTICATION_SEND, message.len(), data);
+        let length = message.len() as u32;
+        let data = SglDescriptor::in_capsule(0, length);
+        let send = AuthCommand::new(FabricsKind::AUTHENTICATION_SEND, length, data);
         self.call(send.entry(), 0, &message).expect("it is taken");
         let room = 4_096;
-        let data = SglDescriptor::transport(room as u32);
-        let receive = command(FabricsKind::AUTHENTICATION_RECEIVE, room, data);
-        let (_, said) = self.call(receive.entry(), room, &[]).expect("there is an answer");
+        let (kind, data) = (FabricsKind::AUTHENTICATION_RECEIVE, SglDescriptor::transport(room));
+        let receive = AuthCommand::new(kind, room, data);
+        let (_, said) = self.call(receive.entry(), room as usize, &[]).expect("there is an answer");
         let (said, _) = AuthFailureMessage::read_from_prefix(&said).expect("it is long enough");
         match said.head.message {
             AuthMessage::CHALLENGE => Ok(()),

@@ -4,10 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use wire::nvme::{
-    AUTH_PROTOCOL, AdminOpcode, AuthCommand, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL,
-    Completion, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns,
-    IdentifyController, IdentifyNamespace, NQN_BYTES, Property, PropertyCommand, SglDescriptor,
-    Status, Submission,
+    AdminOpcode, AuthCommand, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, Completion,
+    ConnectCommand, ConnectData, FabricsKind, Feature, IdentifyCns, IdentifyController,
+    IdentifyNamespace, NQN_BYTES, Property, PropertyCommand, SglDescriptor, Status, Submission,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -103,15 +102,9 @@ impl Setup {
         let millis = options.keep_alive.as_millis() as u32;
         let entries = if queue == 0 { ADMIN_ENTRIES } else { options.queue_depth + 1 };
         let entry = ConnectCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            kind: FabricsKind::CONNECT,
-            data: SglDescriptor::in_capsule(0, size_of::<ConnectData>() as u32),
-            queue: queue.into(),
-            queue_size: (entries - 1).into(),
             attributes: CONNECT_DISABLE_FLOW_CONTROL,
             keep_alive_ms: if queue == 0 { millis } else { 0 }.into(),
-            ..ConnectCommand::new_zeroed()
+            ..ConnectCommand::new(queue, entries)
         };
         let data = data.as_bytes().to_vec();
         let ask = SetupCommand { entry: *entry.entry(), carried: TransferSizes::default(), data };
@@ -306,27 +299,11 @@ fn plain(entry: Submission) -> SetupCommand {
 }
 
 fn get(property: Property, bytes: u8) -> SetupCommand {
-    let command = PropertyCommand {
-        opcode: FABRICS_OPCODE,
-        flags: Submission::FLAGS_SGL,
-        kind: FabricsKind::PROPERTY_GET,
-        attributes: bytes / 8,
-        offset: property.0.into(),
-        ..PropertyCommand::new_zeroed()
-    };
-    plain(*command.entry())
+    plain(*PropertyCommand::get(property, bytes).entry())
 }
 
 fn set(property: Property, value: u64) -> SetupCommand {
-    let command = PropertyCommand {
-        opcode: FABRICS_OPCODE,
-        flags: Submission::FLAGS_SGL,
-        kind: FabricsKind::PROPERTY_SET,
-        offset: property.0.into(),
-        value: value.into(),
-        ..PropertyCommand::new_zeroed()
-    };
-    plain(*command.entry())
+    plain(*PropertyCommand::set(property, value).entry())
 }
 
 fn identify(cns: IdentifyCns, nsid: u32) -> SetupCommand {
@@ -347,30 +324,16 @@ fn queues(count: usize) -> SetupCommand {
     plain(entry)
 }
 
-fn auth(kind: FabricsKind, length: u32, data: SglDescriptor) -> AuthCommand {
-    AuthCommand {
-        opcode: FABRICS_OPCODE,
-        flags: Submission::FLAGS_SGL,
-        kind,
-        data,
-        protocol_specific_0: 1,
-        protocol_specific_1: 1,
-        protocol: AUTH_PROTOCOL,
-        length: length.into(),
-        ..AuthCommand::new_zeroed()
-    }
-}
-
 fn send(message: Vec<u8>) -> SetupCommand {
     let length = message.len() as u32;
     let data = SglDescriptor::in_capsule(0, length);
-    let command = auth(FabricsKind::AUTHENTICATION_SEND, length, data);
+    let command = AuthCommand::new(FabricsKind::AUTHENTICATION_SEND, length, data);
     SetupCommand { entry: *command.entry(), carried: TransferSizes::default(), data: message }
 }
 
 fn receive() -> SetupCommand {
     let data = SglDescriptor::transport(AUTH_BYTES_MAX);
-    let command = auth(FabricsKind::AUTHENTICATION_RECEIVE, AUTH_BYTES_MAX, data);
+    let command = AuthCommand::new(FabricsKind::AUTHENTICATION_RECEIVE, AUTH_BYTES_MAX, data);
     let carried = TransferSizes {
         receives: AUTH_BYTES_MAX as usize,
         may_be_fewer: true,

@@ -12,9 +12,8 @@ use nearflash_proto::nvme::{
     Subsystem,
 };
 use wire::nvme::{
-    AUTH_PROTOCOL, AdminOpcode, AuthCommand, Completion, ConnectCommand, ConnectData,
-    FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, Property, PropertyCommand,
-    SglDescriptor, Status, Submission,
+    AdminOpcode, AuthCommand, Completion, ConnectCommand, ConnectData, FabricsKind, Feature,
+    IdentifyCns, LogPage, Property, PropertyCommand, SglDescriptor, Status, Submission,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -112,17 +111,7 @@ fn field(text: &str) -> [u8; 256] {
 
 /// Returns the Connect command of a queue with `size` entries.
 pub fn connect_entry(queue: u16, size: u16, keep_alive_ms: u32) -> ConnectCommand {
-    ConnectCommand {
-        opcode: FABRICS_OPCODE,
-        flags: Submission::FLAGS_SGL,
-        cid: 0.into(),
-        kind: FabricsKind::CONNECT,
-        data: SglDescriptor::in_capsule(0, size_of::<ConnectData>() as u32),
-        queue: queue.into(),
-        queue_size: (size - 1).into(),
-        keep_alive_ms: keep_alive_ms.into(),
-        ..ConnectCommand::new_zeroed()
-    }
+    ConnectCommand { keep_alive_ms: keep_alive_ms.into(), ..ConnectCommand::new(queue, size) }
 }
 
 pub fn connect_data(host: &Host, subsystem: &str, cntlid: u16) -> ConnectData {
@@ -254,28 +243,15 @@ impl Session {
     }
 
     pub fn get(&mut self, property: Property, bytes: u8) -> Result<u64, Status> {
-        let command = PropertyCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            cid: self.cid().into(),
-            kind: FabricsKind::PROPERTY_GET,
-            attributes: bytes / 8,
-            offset: property.0.into(),
-            ..PropertyCommand::new_zeroed()
-        };
-        self.run(command.entry(), &[]).map(|(value, _)| value)
+        self.property(PropertyCommand::get(property, bytes))
     }
 
     pub fn set(&mut self, property: Property, value: u64) -> Result<u64, Status> {
-        let command = PropertyCommand {
-            opcode: FABRICS_OPCODE,
-            flags: Submission::FLAGS_SGL,
-            cid: self.cid().into(),
-            kind: FabricsKind::PROPERTY_SET,
-            offset: property.0.into(),
-            value: value.into(),
-            ..PropertyCommand::new_zeroed()
-        };
+        self.property(PropertyCommand::set(property, value))
+    }
+
+    fn property(&mut self, mut command: PropertyCommand) -> Result<u64, Status> {
+        command.cid = self.cid().into();
         self.run(command.entry(), &[]).map(|(value, _)| value)
     }
 
@@ -395,18 +371,8 @@ pub fn events(actions: &[Action]) -> Vec<(ConnId, u16, u64)> {
 
 /// Returns an Authentication Send or Receive.
 pub fn auth_entry(kind: FabricsKind, cid: u16, length: u32) -> AuthCommand {
-    AuthCommand {
-        opcode: FABRICS_OPCODE,
-        flags: Submission::FLAGS_SGL,
-        cid: cid.into(),
-        kind,
-        data: SglDescriptor::transport(length),
-        protocol_specific_0: 1,
-        protocol_specific_1: 1,
-        protocol: AUTH_PROTOCOL,
-        length: length.into(),
-        ..AuthCommand::new_zeroed()
-    }
+    let command = AuthCommand::new(kind, length, SglDescriptor::transport(length));
+    AuthCommand { cid: cid.into(), ..command }
 }
 
 /// Returns the structure at the beginning of `data`.
