@@ -53,6 +53,23 @@ pub struct Request {
     pub verdict: Status,
 }
 
+impl Request {
+    /// Returns a request that is carried out: of the connection's default namespace, own tenant and
+    /// first stream, with the payload that its command has.
+    #[inline]
+    pub fn plain(tag: Tag, command: Command) -> Request {
+        Request {
+            tag,
+            stream: 0,
+            namespace: None,
+            tenant: 0,
+            command,
+            payload_bytes: command.payload_bytes(),
+            verdict: Status::Ok,
+        }
+    }
+}
+
 /// An event of a session: a message of the peer, or a part of it.
 #[derive(Debug)]
 pub enum SessionEvent<'a> {

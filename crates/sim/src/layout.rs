@@ -1,6 +1,7 @@
 //! The layout of the simulated volume.
 
 use contract::Range;
+use flash::Rng;
 
 /// The blocks of the good clients' namespace, at the volume's beginning.
 pub(crate) const BLOCKS: u64 = 8192;
@@ -18,3 +19,8 @@ pub(crate) const COMPARED: Range = Range::new(104, 4);
 pub(crate) const ATOMIC: [Range; 2] = [Range::new(117, 11), Range::new(6144 - 80, 160)];
 /// The range of requests of up to 1 MiB.
 pub(crate) const HUGE: Range = Range::new(1024, 4096);
+
+/// Returns a random block of [`COMPARED`].
+pub(crate) fn compared(chance: &mut Rng) -> Range {
+    Range::new(COMPARED.lba + chance.within(0..=u64::from(COMPARED.blocks) - 1), 1)
+}

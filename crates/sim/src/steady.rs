@@ -247,7 +247,7 @@ impl SteadyClient {
             return match self.chance.within(0..=9) {
                 0..=6 => Command::Read(range),
                 7 => Command::Read(ATOMIC[self.chance.within(0..=1) as usize]),
-                _ => Command::Read(self.compared()),
+                _ => Command::Read(layout::compared(&mut self.chance)),
             };
         }
         match self.chance.within(0..=99) {
@@ -257,13 +257,9 @@ impl SteadyClient {
             66..=69 => Command::Flush,
             70..=81 => Command::Barrier,
             82..=88 => Command::WriteAtomic(ATOMIC[self.chance.within(0..=1) as usize]),
-            89..=97 => Command::CompareAndWrite(self.compared()),
+            89..=97 => Command::CompareAndWrite(layout::compared(&mut self.chance)),
             _ => Command::Read(Range::new(layout::BLOCKS - 1, 2)),
         }
-    }
-
-    fn compared(&mut self) -> Range {
-        Range::new(COMPARED.lba + self.chance.within(0..=u64::from(COMPARED.blocks) - 1), 1)
     }
 
     /// Sends a request. Returns `false` if there is no buffer for it now.

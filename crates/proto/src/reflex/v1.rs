@@ -19,15 +19,7 @@ pub(super) fn request(head: &MessageHead) -> Result<Request, ProtocolError> {
         Opcode(opcode) => return Err(ProtocolError::BadOpcode(opcode.get())),
     };
     check_length(head)?;
-    Ok(Request {
-        tag: head.handle.get(),
-        stream: 0,
-        namespace: None,
-        tenant: 0,
-        command,
-        payload_bytes: command.payload_bytes(),
-        verdict: Status::Ok,
-    })
+    Ok(Request::plain(head.handle.get(), command))
 }
 
 /// Encodes the head of the server's reply; a read's data follows.

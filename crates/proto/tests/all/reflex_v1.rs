@@ -34,18 +34,6 @@ const SET_DONE: [u8; 24] = [
 const GET_COMMAND: Command = Command::Read(Range::new(0x0102_0304_0506_0708, 8));
 const SET_COMMAND: Command = Command::Write { range: Range::new(9, 1), fua: false };
 
-fn request(tag: u64, command: Command) -> Request {
-    Request {
-        tag,
-        stream: 0,
-        namespace: None,
-        tenant: 0,
-        command,
-        payload_bytes: command.payload_bytes(),
-        verdict: Status::Ok,
-    }
-}
-
 /// Returns the request that `bytes` begin with.
 fn parse(session: &mut ServerSession, bytes: &[u8]) -> Result<Request, ProtocolError> {
     let mut input = bytes;
@@ -60,7 +48,7 @@ fn a_server_reads_and_answers_a_get() {
     let mut server = ServerSession::new();
     assert_eq!(server.version(), None);
     let handle = 0x1122_3344_5566_7788;
-    assert_eq!(parse(&mut server, &GET), Ok(request(handle, GET_COMMAND)));
+    assert_eq!(parse(&mut server, &GET), Ok(Request::plain(handle, GET_COMMAND)));
     assert_eq!(server.version(), Some(1));
     assert!(!server.is_mid_message() && !server.takes_notices());
 
@@ -75,7 +63,7 @@ fn a_server_reads_and_answers_a_set() {
     let bytes = [&SET[..], &[7; 512], &GET].concat();
     let mut input = &bytes[..24 + 100];
     let event = server.next_event(&mut input).unwrap();
-    assert!(matches!(event, Some(SessionEvent::Request(r)) if r == request(5, SET_COMMAND)));
+    assert!(matches!(event, Some(SessionEvent::Request(r)) if r == Request::plain(5, SET_COMMAND)));
     assert!(server.is_mid_message());
     let event = server.next_event(&mut input).unwrap();
     assert!(matches!(event, Some(SessionEvent::Payload { bytes, end: None }) if bytes == [7; 100]));

@@ -641,7 +641,7 @@ impl TakeOver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Command, NamespaceId, NamespaceView, Peer, Range, Request, Status};
+    use contract::{Command, NamespaceId, NamespaceView, Peer, Range, Request};
     use proto::reflex::ServerSession;
 
     fn parcel(waiting: Option<Request>) -> MigratingConnection {
@@ -671,15 +671,8 @@ mod tests {
         assert!(AnySession::unpack(b"x").is_none());
         let session = AnySession::Reflex(ServerSession::new());
         assert!(check_payload(&parcel(None), &session).is_ok());
-        let request = Request {
-            tag: 1,
-            stream: 0,
-            namespace: None,
-            tenant: 0,
-            command: Command::Write { range: Range::new(0, 8), fua: false },
-            payload_bytes: 4096,
-            verdict: Status::Ok,
-        };
+        let command = Command::Write { range: Range::new(0, 8), fua: false };
+        let request = Request::plain(1, command);
         assert!(check_payload(&parcel(Some(request)), &session).is_err());
     }
 }

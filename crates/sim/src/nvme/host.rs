@@ -469,7 +469,9 @@ impl NvmeHost {
         let compares = !is_probe && self.chance.happens(0.06);
         let command = match is_probe {
             true => self.probe(),
-            false if compares => Command::Read(Range::new(self.compared().lba, 1)),
+            false if compares => {
+                Command::Read(Range::new(layout::compared(&mut self.chance).lba, 1))
+            }
             false => self.choose(),
         };
         let queue = self.chance.within(1..=self.habits.queues as u64) as usize;
@@ -523,10 +525,6 @@ impl NvmeHost {
         }
     }
 
-    fn compared(&mut self) -> Range {
-        Range::new(COMPARED.lba + self.chance.within(0..=u64::from(COMPARED.blocks) - 1), 1)
-    }
-
     fn choose(&mut self) -> Command {
         let lba = self.chance.within(0..=self.habits.hot_blocks - 1);
         let most = 32.min(u64::from(HOT.blocks) - lba);
@@ -536,7 +534,7 @@ impl NvmeHost {
         if self.chance.happens(self.habits.reads) {
             return match self.chance.within(0..=9) {
                 0..=7 => Command::Read(range),
-                _ => Command::Read(self.compared()),
+                _ => Command::Read(layout::compared(&mut self.chance)),
             };
         }
         match self.chance.within(0..=99) {
@@ -544,7 +542,7 @@ impl NvmeHost {
             65..=71 => Command::WriteZeroes { range, fua },
             72..=77 => Command::Discard(range),
             78..=82 => Command::Flush,
-            83..=97 => Command::CompareAndWrite(self.compared()),
+            83..=97 => Command::CompareAndWrite(layout::compared(&mut self.chance)),
             _ => Command::Read(Range::new(layout::BLOCKS - 1, 2)),
         }
     }

@@ -100,6 +100,15 @@ fn the_same_seed_gives_the_same_world() {
     }
 }
 
+/// Runs worlds of these seeds without sabotage, none of which may fail.
+fn none_fails(kind: WorldKind, seeds: impl IntoIterator<Item = u64>) {
+    for seed in seeds {
+        if let Err(what) = run(kind, seed, Sabotage::None) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
 /// Runs worlds that showed a fault once:
 ///
 /// - a host's write is at a stalled device when its connections are lost, and its second copy is
@@ -109,47 +118,27 @@ fn the_same_seed_gives_the_same_world() {
 /// - more requests that were put off are refused at once than there are frames.
 #[test]
 fn faults_that_were_mended_stay_mended() {
-    for seed in [82_623_854_293, 500_269, 501_737] {
-        if let Err(what) = run(WorldKind::Hosts, seed, Sabotage::None) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    none_fails(WorldKind::Hosts, [82_623_854_293, 500_269, 501_737]);
 }
 
 #[test]
 fn faithful_servers_pass() {
-    for seed in 1..=FAITHFUL {
-        if let Err(what) = run(WorldKind::Hosts, seed, Sabotage::None) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    none_fails(WorldKind::Hosts, 1..=FAITHFUL);
 }
 
 #[test]
 fn faithful_servers_of_nbd_pass() {
-    for seed in 1..=FAITHFUL {
-        if let Err(what) = run(WorldKind::Nbd, seed, Sabotage::None) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    none_fails(WorldKind::Nbd, 1..=FAITHFUL);
 }
 
 #[test]
 fn faithful_servers_of_attached_volumes_pass() {
-    for seed in 1..=FAITHFUL {
-        if let Err(what) = run(WorldKind::Attached, seed, Sabotage::None) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    none_fails(WorldKind::Attached, 1..=FAITHFUL);
 }
 
 #[test]
 fn faithful_servers_of_packets_pass() {
-    for seed in 1..=FAITHFUL {
-        if let Err(what) = run(WorldKind::Packets, seed, Sabotage::None) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    none_fails(WorldKind::Packets, 1..=FAITHFUL);
 }
 
 #[test]

@@ -141,19 +141,11 @@ impl PutOffQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Command, Range, Status};
+    use contract::{Command, Range};
 
     fn put_off(tag: u64) -> PutOffRequest {
         let command = Command::Write { range: Range::new(0, 1), fua: false };
-        let request = Request {
-            tag,
-            stream: 0,
-            namespace: None,
-            tenant: 0,
-            command,
-            payload_bytes: 512,
-            verdict: Status::Ok,
-        };
+        let request = Request::plain(tag, command);
         let charged = Member { tenant: TenantId(0), epoch: 0 };
         PutOffRequest { conn: ConnId { index: 0, generation: 0 }, request, charged }
     }

@@ -192,15 +192,8 @@ impl TestSession {
     /// Returns a request with this command, and a payload of so many units.
     fn request(&mut self, command: Command, payload: usize) -> Request {
         self.requests.push((payload, None));
-        Request {
-            tag: self.requests.len() as Tag - 1,
-            stream: 0,
-            namespace: None,
-            tenant: 0,
-            command,
-            payload_bytes: payload * UNIT,
-            verdict: Status::Ok,
-        }
+        let tag = self.requests.len() as Tag - 1;
+        Request { payload_bytes: payload * UNIT, ..Request::plain(tag, command) }
     }
 }
 
