@@ -78,74 +78,42 @@ pub struct Superblock {
     pub crc: U32,
 }
 
-/// A point of time.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    KnownLayout,
-    Immutable,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct TimeRecord {
-    /// Seconds since 1970-01-01 00:00 UTC.
-    pub seconds: I64,
-    /// Nanoseconds within the second.
-    pub nanos: U32,
+wire::layout! {
+    /// A point of time.
+    #[derive(Default)]
+    pub struct TimeRecord: 12 {
+        /// Seconds since 1970-01-01 00:00 UTC.
+        [0] seconds: I64,
+        /// Nanoseconds within the second.
+        [8] nanos: U32,
+    }
 }
 
-/// The times of an inode.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    KnownLayout,
-    Immutable,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct TimesRecord {
-    /// Time of the last access to the content.
-    pub atime: TimeRecord,
-    /// Last change of the content.
-    pub mtime: TimeRecord,
-    /// Time of the last change of the inode's attributes.
-    pub ctime: TimeRecord,
-    /// Time of the inode's creation.
-    pub birth: TimeRecord,
+wire::layout! {
+    /// The times of an inode.
+    #[derive(Default)]
+    pub struct TimesRecord: 48 {
+        /// Time of the last access to the content.
+        [0] atime: TimeRecord,
+        /// Last change of the content.
+        [12] mtime: TimeRecord,
+        /// Time of the last change of the inode's attributes.
+        [24] ctime: TimeRecord,
+        /// Time of the inode's creation.
+        [36] birth: TimeRecord,
+    }
 }
 
-/// An on-disk record of a place, a range of contiguous chunks in virtual space.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    KnownLayout,
-    Immutable,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct PlaceRecord {
-    /// Number of the first chunk of the place.
-    pub chunk: U32,
-    /// Zero if the record names no place; otherwise one more than the order, for 2^order chunks.
-    pub order_next: u8,
+wire::layout! {
+    /// An on-disk record of a place, a range of contiguous chunks in virtual space.
+    #[derive(Default)]
+    pub struct PlaceRecord: 5 {
+        /// Number of the first chunk of the place.
+        [0] chunk: U32,
+        /// Zero if the record names no place; otherwise one more than the order, for 2^order
+        /// chunks.
+        [4] order_next: u8,
+    }
 }
 
 /// An inode. All zeroes: never used. A mode of zero: free. Names of zero: to be removed.

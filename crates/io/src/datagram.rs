@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use wire::packets::{PacketHead, PacketHelloBody, PacketKind};
 
 use crate::Error;
-use crate::taken::PortProtocol;
+use crate::taken::{PortProtocol, hint};
 
 /// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
 /// limits may make them smaller.
@@ -31,13 +31,7 @@ const CHANCE_AT: usize = size_of::<PacketHead>() + offset_of!(PacketHelloBody, c
 /// socket has the address. Later, sockets of the same user may [join] the group.
 pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     let said = |e: std::io::Error| {
-        let hint = match e.kind() {
-            std::io::ErrorKind::AddrInUse => " (is another server running there?)",
-            std::io::ErrorKind::PermissionDenied => " (ports below 1024 need a privilege)",
-            std::io::ErrorKind::AddrNotAvailable => " (no interface has this address)",
-            _ => "",
-        };
-        Error::system(format!("cannot receive packets at {address}{hint}"), e)
+        Error::system(format!("cannot receive packets at {address}{}", hint(&e)), e)
     };
     let fail = |e: rustix::io::Errno| said(e.into());
     let socket = socket_of(address).map_err(fail)?;

@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use crate::ether::{self, EtherPort};
 use crate::lane::open::open_card;
 use crate::lane::xdp::card::CardSocket;
-use crate::taken::PortProtocol;
+use crate::taken::{PortProtocol, hint};
 use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UdpLanes, UnixPath};
@@ -117,15 +117,8 @@ impl Listener {
     /// # Errors
     /// Fails if the system refuses the address, such as when another server has it.
     pub fn bind(address: SocketAddr, options: &TcpOptions) -> Result<Listener, Error> {
-        let fail = |e: std::io::Error| {
-            let hint = match e.kind() {
-                std::io::ErrorKind::AddrInUse => " (is another server running there?)",
-                std::io::ErrorKind::PermissionDenied => " (ports below 1024 need a privilege)",
-                std::io::ErrorKind::AddrNotAvailable => " (no interface has this address)",
-                _ => "",
-            };
-            Error::system(format!("cannot listen on {address}{hint}"), e)
-        };
+        let fail =
+            |e: std::io::Error| Error::system(format!("cannot listen on {address}{}", hint(&e)), e);
         let listener = PortProtocol::Tcp.bind(address, || TcpListener::bind(address));
         let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;

@@ -96,6 +96,17 @@ struct Socket {
     inode: u64,
 }
 
+/// Returns the likely reason for which the system refuses an address, in brackets; empty if none is
+/// likely.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => " (is another server running there?)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need a privilege)",
+        io::ErrorKind::AddrNotAvailable => " (no interface has this address)",
+        _ => "",
+    }
+}
+
 /// Returns the address that a table of the kernel has in this form: words of memory and the port,
 /// all in hexadecimal digits.
 fn local_address(text: &str) -> Option<SocketAddr> {

@@ -8,8 +8,8 @@ use flash::{ExclusiveQueue, FaultSwitch};
 use proto::nvme_tcp::WorkerFabric;
 use qos::AnyScheduler;
 use worker::{
-    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, Fences, ListenerBinding, Listeners,
-    Namespace, Namespaces, PeerPattern, PeerRule, SharedState, Worker,
+    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, ListenerBinding, Listeners, Namespace,
+    Namespaces, PeerPattern, PeerRule, SharedState, Worker,
 };
 
 use crate::arena::Arena;
@@ -239,11 +239,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<SharedState> {
             AccessScope::Only(vec![(first, reading), (second, Rights::ALL)]),
         ),
     ];
-    Arc::new(SharedState {
-        access: AccessRules::new(rules),
-        namespaces: Namespaces::new(namespaces),
-        listeners: Listeners::of([(); 3].map(|()| ListenerBinding::to(first))),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    })
+    let parts = SharedState::new(Namespaces::new(namespaces), AccessRules::new(rules));
+    let listeners = Listeners::of([(); 3].map(|()| ListenerBinding::to(first)));
+    Arc::new(SharedState { listeners, ..parts })
 }

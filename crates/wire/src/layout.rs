@@ -1,7 +1,9 @@
 //! The macros that define layouts: structs with asserted sizes and offsets, and open numbers, which
 //! may have any value and have names for some.
 
-/// Defines a structure, and asserts its size and the offset of each field.
+/// Defines a structure, and asserts its size and the offset of each field. Where this crate is used,
+/// `zerocopy` must be, too.
+#[macro_export]
 macro_rules! layout {
     (
         $(#[$meta:meta])*

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::{AccessRules, Fences, Listeners, Namespaces};
+use contract::NamespaceId;
+
+use crate::{AccessRules, Fences, ListenerBinding, Listeners, Namespaces};
 
 /// The parts that all workers of a server share.
 #[derive(Debug)]
@@ -19,4 +21,18 @@ pub struct SharedState {
     /// knows that acknowledged but unflushed writes may be lost. Zero if the server has no storage
     /// epoch.
     pub storage_epoch: AtomicU32,
+}
+
+impl SharedState {
+    /// Returns the shared state of a server with one listener, which leads to the first namespace, and
+    /// without a storage epoch.
+    pub fn new(namespaces: Namespaces, access: AccessRules) -> SharedState {
+        SharedState {
+            namespaces,
+            access,
+            listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
+            fences: Fences::default(),
+            storage_epoch: 0.into(),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use contract::{BufPool, ListenerId, NamespaceId, SizeClass};
+use contract::{BufPool, ListenerId, SizeClass};
 use flash::{ExclusiveQueue, MemVolume, Null, RangeLocks};
 use io::{
     Clock, EpollReactor, EpollSockets, Listener, Network, Reactor, SocketsConfig, SpinPolicy,
@@ -14,10 +14,7 @@ use io::{
 };
 use proto::reflex::ServerSession;
 use qos::PassThrough;
-use worker::{
-    AccessRules, DeviceLane, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
-    SharedState, Worker,
-};
+use worker::{AccessRules, DeviceLane, Limits, Namespace, Namespaces, SharedState, Worker};
 
 /// Blocks of the device: 4 MiB.
 const BLOCKS: u64 = 8192;
@@ -66,13 +63,7 @@ fn serve(listener: Listener, ends: &AtomicBool, started: &Sender<Waker>) {
     let mut sockets = EpollSockets::new(&reactor, config).unwrap();
     sockets.listen(ListenerId(0), listener).unwrap();
     let whole = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    let shared = SharedState {
-        namespaces: Namespaces::new(vec![whole]),
-        access: AccessRules::open_to_all(),
-        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    };
+    let shared = SharedState::new(Namespaces::new(vec![whole]), AccessRules::open_to_all());
     let bytes = ExclusiveQueue::<Null>::scratch_bytes(512);
     let scratch = io::carve(&[SizeClass { bytes, count: 2 }]).unwrap().bufs;
     let memory = MemVolume::new(BLOCKS).open_queue();

@@ -5,15 +5,14 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Command, Instant, IoKind, NamespaceId, Slo, Status, Tag, TenantId};
+use contract::{Command, Instant, IoKind, Slo, Status, Tag, TenantId};
 use flash::Rng;
 use flash::sim_flash::{Model, SimVolume};
 use ftl::Report;
 use qos::admission::Refusal;
 use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
 use worker::{
-    AccessRules, AccessScope, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
-    PeerPattern, PeerRule, SharedState,
+    AccessRules, AccessScope, Limits, Namespace, Namespaces, PeerPattern, PeerRule, SharedState,
 };
 
 use super::disk::{Disk, Translation};
@@ -519,13 +518,8 @@ fn parts(tenants: usize, blocks: u64) -> Arc<SharedState> {
         register: true,
         scope: AccessScope::All(contract::Rights::ALL),
     };
-    Arc::new(SharedState {
-        access: AccessRules::new((0..tenants as u32).map(rule).collect()),
-        namespaces: Namespaces::new(vec![namespace]),
-        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    })
+    let access = AccessRules::new((0..tenants as u32).map(rule).collect());
+    Arc::new(SharedState::new(Namespaces::new(vec![namespace]), access))
 }
 
 #[cfg(test)]

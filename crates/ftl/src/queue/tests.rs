@@ -385,12 +385,19 @@ fn drain(
         let (left, report) = (slots.len(), queue.volume.report());
         assert!(queue.wake_at().is_some(), "asleep with {left} requests: {report:?}");
         queue.poll(Instant::ZERO, done);
-        for Completion { slot, status, buf } in done.drain(..) {
-            assert_eq!(status, Status::Ok);
-            slots.remove(slot);
-            bufs.extend(buf);
-        }
+        take_back(done, slots, bufs);
     }
+}
+
+/// Takes the slots and buffers of requests that have ended, all of them well. Returns their number.
+fn take_back(done: &mut Vec<Completion>, slots: &mut SlotTable<()>, bufs: &mut Vec<Buf>) -> u64 {
+    let ended = done.len() as u64;
+    for Completion { slot, status, buf } in done.drain(..) {
+        assert_eq!(status, Status::Ok);
+        slots.remove(slot);
+        bufs.extend(buf);
+    }
+    ended
 }
 
 #[test]
@@ -430,12 +437,7 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
                 "seed {seed}: asleep with {left} requests after {ended}"
             );
             queue.poll(Instant::ZERO, &mut done);
-            for Completion { slot, status, buf } in done.drain(..) {
-                assert_eq!(status, Status::Ok);
-                slots.remove(slot);
-                bufs.extend(buf);
-                ended += 1;
-            }
+            ended += take_back(&mut done, &mut slots, &mut bufs);
         }
     }
 }
@@ -470,12 +472,7 @@ fn deep_writes_leave_the_reserve_to_the_collector() {
             }
             queue.kick(Instant::ZERO);
             queue.poll(Instant::ZERO, &mut done);
-            for Completion { slot, status, buf } in done.drain(..) {
-                assert_eq!(status, Status::Ok);
-                slots.remove(slot);
-                bufs.extend(buf);
-                ended += 1;
-            }
+            ended += take_back(&mut done, &mut slots, &mut bufs);
         }
     }
 }

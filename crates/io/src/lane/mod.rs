@@ -24,13 +24,12 @@ pub(crate) enum AnyLane {
     Xdp(XdpLane),
 }
 
+contract::variants!(each, AnyLane: Socket, Xdp);
+
 impl AnyLane {
     /// Stops receiving: from now on, packets are for another process.
     pub(crate) fn cease(&mut self) {
-        match self {
-            AnyLane::Socket(lane) => lane.cease(),
-            AnyLane::Xdp(lane) => lane.cease(),
-        }
+        each!(self, lane => lane.cease())
     }
 
     /// Takes back a lane that was never used: its number can be given to another lane.
@@ -45,58 +44,34 @@ impl AnyLane {
 
 impl Lane for AnyLane {
     fn poll(&mut self, now: Instant, arrived: &mut Vec<ReceivedPacket>) -> Option<i32> {
-        match self {
-            AnyLane::Socket(lane) => lane.poll(now, arrived),
-            AnyLane::Xdp(lane) => lane.poll(now, arrived),
-        }
+        each!(self, lane => lane.poll(now, arrived))
     }
 
     fn give(&mut self, buf: Buf) {
-        match self {
-            AnyLane::Socket(lane) => lane.give(buf),
-            AnyLane::Xdp(lane) => lane.give(buf),
-        }
+        each!(self, lane => lane.give(buf))
     }
 
     fn has_room(&self) -> bool {
-        match self {
-            AnyLane::Socket(lane) => lane.has_room(),
-            AnyLane::Xdp(lane) => lane.has_room(),
-        }
+        each!(self, lane => lane.has_room())
     }
 
     fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
-        match self {
-            AnyLane::Socket(lane) => lane.put(to, bytes, parts),
-            AnyLane::Xdp(lane) => lane.put(to, bytes, parts),
-        }
+        each!(self, lane => lane.put(to, bytes, parts))
     }
 
     fn part(&mut self, to: PeerAddress, packet: &[u8]) {
-        match self {
-            AnyLane::Socket(lane) => lane.part(to, packet),
-            AnyLane::Xdp(lane) => lane.part(to, packet),
-        }
+        each!(self, lane => lane.part(to, packet))
     }
 
     fn kick(&mut self) {
-        match self {
-            AnyLane::Socket(lane) => lane.kick(),
-            AnyLane::Xdp(lane) => lane.kick(),
-        }
+        each!(self, lane => lane.kick())
     }
 
     fn renew(&mut self, to: PeerAddress) {
-        match self {
-            AnyLane::Socket(lane) => lane.renew(to),
-            AnyLane::Xdp(lane) => lane.renew(to),
-        }
+        each!(self, lane => lane.renew(to))
     }
 
     fn has_work(&self) -> bool {
-        match self {
-            AnyLane::Socket(lane) => lane.has_work(),
-            AnyLane::Xdp(lane) => lane.has_work(),
-        }
+        each!(self, lane => lane.has_work())
     }
 }

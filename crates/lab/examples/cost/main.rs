@@ -62,8 +62,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use contract::{
-    Buf, BufPool, Instant, ListenerId, NamespaceId, NoMailbox, Rights, Scheduler, Session, Slo,
-    TenantId, Transport,
+    Buf, BufPool, Instant, ListenerId, NoMailbox, Rights, Scheduler, Session, Slo, TenantId,
+    Transport,
 };
 use flash::Null;
 use io::{Listener, Network, Reactor, Ring, Sockets, SocketsConfig, TcpOptions};
@@ -75,9 +75,8 @@ use qos::{
     TokenScheduler,
 };
 use worker::{
-    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, Fences, FnSessionFactory, Limits,
-    ListenerBinding, Listeners, Namespace, Namespaces, PeerPattern, PeerRule, SessionFactory,
-    SharedState, Worker,
+    AccessRules, AccessScope, ControlPlaneLink, DeviceLane, FnSessionFactory, Limits, Namespace,
+    Namespaces, PeerPattern, PeerRule, SessionFactory, SharedState, Worker,
 };
 
 /// Maximum number of requests that the worker takes in a turn: its batch.
@@ -127,13 +126,8 @@ fn parts(tenants: usize) -> Arc<SharedState> {
         scope: AccessScope::All(Rights::ALL),
     };
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    Arc::new(SharedState {
-        namespaces: Namespaces::new(vec![namespace]),
-        access: AccessRules::new((0..tenants as u32).map(rule).collect()),
-        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    })
+    let access = AccessRules::new((0..tenants as u32).map(rule).collect());
+    Arc::new(SharedState::new(Namespaces::new(vec![namespace]), access))
 }
 
 /// Returns a registry of `tenants` tenants, every other one with an SLO, on a device whose rate is

@@ -297,6 +297,15 @@ fn sessions_see_their_bytes_in_order_whatever_the_network_does() {
     }
 }
 
+/// Returns the connection whose end is the only event, as its peer is unreachable, with the error
+/// number.
+fn unreachable(events: &[NetEvent]) -> (ConnId, i32) {
+    match events {
+        [NetEvent::Closed { conn, reason: CloseReason::Unreachable(errno) }] => (*conn, *errno),
+        _ => panic!("{events:?}"),
+    }
+}
+
 #[test]
 fn a_dial_to_nobody_ends() {
     let now = Instant::ZERO + Duration::from_secs(1);
@@ -312,11 +321,7 @@ fn a_dial_to_nobody_ends() {
         end.poll(now, &mut events, 16);
         end.kick(now);
     }
-    let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(110) }] = events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!(ended, conn);
+    assert_eq!(unreachable(&events), (conn, 110));
 }
 
 #[test]
@@ -333,11 +338,7 @@ fn a_full_server_refuses() {
     ends[1].dial_to(&[peer_address(0)]);
     let conn = ends[1].dial(air.borrow().now);
     let (_, events) = turns(&air, &mut ends, 40);
-    let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(111) }] = events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!(ended, conn);
+    assert_eq!(unreachable(&events), (conn, 111));
 }
 
 #[test]
@@ -349,12 +350,7 @@ fn dials_without_the_servers_key_fail_with_the_reason() {
         let (air, mut ends, now) = ends_with(keys);
         let conn = ends[1].dial(now);
         let (_, events) = turns(&air, &mut ends, 4_000);
-        let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(errno) }] =
-            events[..]
-        else {
-            panic!("{keys:?}: {events:?}")
-        };
-        assert_eq!((ended, errno), (conn, expected), "{keys:?}");
+        assert_eq!(unreachable(&events), (conn, expected), "{keys:?}");
     }
     let (air, mut ends, now) = ends_with([Some(1); 2]);
     ends[1].dial(now);

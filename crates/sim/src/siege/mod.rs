@@ -14,12 +14,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, NamespaceId, Rights, SizeClass, TenantId};
+use contract::{Instant, Rights, SizeClass, TenantId};
 use flash::{MemVolume, RangeLocks};
-use worker::{
-    AccessRules, AccessScope, Fences, ListenerBinding, Listeners, Namespace, Namespaces,
-    PeerPattern, PeerRule, SharedState,
-};
+use worker::{AccessRules, AccessScope, Namespace, Namespaces, PeerPattern, PeerRule, SharedState};
 
 use self::attacker::Attacker;
 use self::neighbour::Neighbour;
@@ -358,11 +355,6 @@ fn parts(tenants: &[TenantId]) -> Arc<SharedState> {
         register: false,
         scope: AccessScope::All(Rights::ALL),
     };
-    Arc::new(SharedState {
-        access: AccessRules::new(tenants.iter().enumerate().map(rule).collect()),
-        namespaces: Namespaces::new(vec![namespace]),
-        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    })
+    let access = AccessRules::new(tenants.iter().enumerate().map(rule).collect());
+    Arc::new(SharedState::new(Namespaces::new(vec![namespace]), access))
 }

@@ -1,7 +1,6 @@
 //! Tests of a server and its clients in one segment of Ethernet, without the Internet protocol: a
 //! verified load, what operators see, the capabilities that the server keeps, and what is refused.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::support::{Launch, Operator, PATIENCE, Server, ServerFolder, faultless, wait_until};
@@ -71,14 +70,6 @@ fn said(ran: &Output) -> String {
     String::from_utf8_lossy(&[&ran.stdout[..], &ran.stderr[..]].concat()).into_owned()
 }
 
-/// Writes a file with a key of 32 times this character, and returns the file's path.
-fn key(place: &ServerFolder, name: &str, byte: &str) -> String {
-    let path = place.path(name).display().to_string();
-    std::fs::write(&path, byte.repeat(32)).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    path
-}
-
 /// Returns all capability sets of all threads of a server, each as bits.
 fn rights(server: &Server) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
@@ -103,7 +94,7 @@ fn a_verified_load_goes_over_raw_ethernet_and_rights_are_gone_before_it() {
     };
     for via in ["packet", "xdp"] {
         let place = ServerFolder::in_memory();
-        let key = key(&place, "own.key", "1f");
+        let key = place.key_file("own.key", "1f");
         let options = format!("via={via}&key={key}");
         let mut server = segment.serve(&place, &options, &["--insecure"]).start();
         if via == "xdp" {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::support::{Answer, V1, V2};
 use allocation_counter::AllocationInfo;
-use contract::{BufPool, Command, Device, ListenerId, NamespaceId, Range, SizeClass, Status};
+use contract::{BufPool, Command, Device, ListenerId, Range, SizeClass, Status};
 use flash::{ExclusiveQueue, MemVolume, Null, RangeLocks};
 use io::{
     Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, SpinPolicy,
@@ -17,10 +17,7 @@ use io::{
 };
 use proto::reflex::ServerSession;
 use qos::PassThrough;
-use worker::{
-    AccessRules, DeviceLane, Fences, Limits, ListenerBinding, Listeners, Namespace, Namespaces,
-    SharedState, Worker,
-};
+use worker::{AccessRules, DeviceLane, Limits, Namespace, Namespaces, SharedState, Worker};
 
 /// Number of requests before allocations are counted.
 const WARM_UP: u64 = 10_000;
@@ -119,13 +116,7 @@ fn serve<N: Network, D: Device>(
     let mut sockets = N::new(&reactor, config).unwrap();
     sockets.listen(ListenerId(0), listener).unwrap();
     let whole = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
-    let shared = SharedState {
-        namespaces: Namespaces::new(vec![whole]),
-        access: AccessRules::open_to_all(),
-        listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-        fences: Fences::default(),
-        storage_epoch: 0.into(),
-    };
+    let shared = SharedState::new(Namespaces::new(vec![whole]), AccessRules::open_to_all());
     let devices = vec![DeviceLane::new(device, PassThrough::new(limits.in_flight))];
     let pool = BufPool::new(io::carve(&BufPool::CLASSES).unwrap().bufs);
     let mut worker =

@@ -79,18 +79,10 @@ fn bench_verifies_over_a_link_with_a_rate_under_each_rule_of_batches() {
 /// The environment variable that gives packets the rate of a link.
 const LINK: &str = "NEARFLASH_PACKET_LINK";
 
-/// Writes a file with a key of 32 times this character, and returns the file's path.
-fn key(place: &ServerFolder, name: &str, byte: &str) -> String {
-    let path = place.path(name).display().to_string();
-    std::fs::write(&path, byte.repeat(32)).unwrap();
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    path
-}
-
 #[test]
 fn sealed_packets_are_for_those_with_the_key() {
     let place = ServerFolder::in_memory();
-    let (own, other) = (key(&place, "own.key", "1f"), key(&place, "other.key", "2e"));
+    let (own, other) = (place.key_file("own.key", "1f"), place.key_file("other.key", "2e"));
     let listen = format!("reflex+udp://127.0.0.1:0?key={own}");
     let words = ["--device", "mem:16MiB", "--listen", &listen, "--interface", "io_uring"];
     let server = Launch::new(&words).start();
@@ -125,7 +117,7 @@ fn sealed_packets_are_for_those_with_the_key() {
 #[test]
 fn a_key_that_others_can_read_or_that_is_none_is_refused() {
     let place = ServerFolder::in_memory();
-    let path = key(&place, "packet.key", "1f");
+    let path = place.key_file("packet.key", "1f");
     let listen = format!("reflex+udp://127.0.0.1:0?key={path}");
     let fail = || Launch::new(&["--device", "null:1MiB", "--listen", &listen]).fail().1;
     let connect = || {

@@ -2,10 +2,8 @@
 //! cut costs no request, and a mended one is used again.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -58,9 +56,7 @@ fn serve(place: &ServerFolder, listen: &str) -> Launch {
 #[test]
 fn requests_go_by_all_lanes_that_the_server_tells() {
     let place = ServerFolder::in_memory();
-    let key = place.path("packet.key").display().to_string();
-    std::fs::write(&key, "1f".repeat(32)).unwrap();
-    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let key = place.key_file("packet.key", "1f");
     for option in [String::new(), format!("key={key}")] {
         let listen = format!("reflex+udp://127.0.0.1:0?also=127.0.0.2:0&{option}");
         let server = serve(&place, &listen).start();

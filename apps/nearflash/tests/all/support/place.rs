@@ -60,6 +60,14 @@ impl ServerFolder {
         self.path("admin.sock")
     }
 
+    /// Writes a file with a key of 32 times `byte`, two hexadecimal digits, which only its owner
+    /// can read. Returns the file's path.
+    pub(crate) fn key_file(&self, name: &str, byte: &str) -> String {
+        let path = self.path(name);
+        write_with(&path, &byte.repeat(32), 0o600);
+        path.display().to_string()
+    }
+
     /// Returns the spec of a device of 16 MiB that is a file in this folder.
     pub(crate) fn file(&self, name: &str) -> String {
         format!("file:{}?size=16MiB", self.path(name).display())

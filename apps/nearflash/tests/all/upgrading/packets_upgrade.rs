@@ -1,9 +1,7 @@
 //! Tests of take-overs and restarts of servers that receive packets: clients connect again to the
 //! successor, and repeat unanswered requests (docs/adr/0003-fences.md).
 
-use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
 
 use crate::support::{
@@ -54,9 +52,7 @@ fn clients_over_packets_connect_to_the_successor_and_repeat() {
 #[test]
 fn sealed_clients_find_the_successor_and_the_next_after_a_kill() {
     let place = ServerFolder::in_memory();
-    let key = place.path("packet.key").display().to_string();
-    std::fs::write(&key, "5c".repeat(32)).unwrap();
-    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let key = place.key_file("packet.key", "5c");
     let (device, admin) = (place.file("device"), place.admin());
     let launch = |at: SocketAddr| {
         let url = format!("reflex+udp://{at}?key={key}");

@@ -18,15 +18,14 @@ use std::time::Duration;
 use contract::{
     Buf, BufPool, CloseReason, Command, CompletedPrelude, ConnId, ExpectedPayload, Feedback, Fence,
     Frame, FrameHead, Instant, IoKind, ListenerId, Mailbox, Meters, MigratableSession, Migrate,
-    MigratingConnection, NamespaceId, NetEvent, Peer, ProtocolError, QueueFull, Range, Reply,
-    Report, Request, RestorableSession, RevocablePermissions, Scheduler, Session, SessionEvent,
-    Slot, Status, Streams, Tag, TenancyRequest, TenantId, Ticket, Transport, UnsolicitedOutput,
-    WorkerMessage,
+    MigratingConnection, NetEvent, Peer, ProtocolError, QueueFull, Range, Reply, Report, Request,
+    RestorableSession, RevocablePermissions, Scheduler, Session, SessionEvent, Slot, Status,
+    Streams, Tag, TenancyRequest, TenantId, Ticket, Transport, UnsolicitedOutput, WorkerMessage,
 };
 use flash::Null;
 use nearflash_worker::{
-    AccessRules, ControlPlaneLink, DeviceLane, Fences, Limits, ListenerBinding, Listeners,
-    Namespace, Namespaces, SessionFactory, SharedState, UnpackError, Worker,
+    AccessRules, ControlPlaneLink, DeviceLane, Fences, Limits, Listeners, Namespace, Namespaces,
+    SessionFactory, SharedState, UnpackError, Worker,
 };
 
 /// Bytes of a write of one unit.
@@ -388,13 +387,7 @@ impl Rig {
         let (paid, poor) = (scheduler.paid.clone(), scheduler.poor.clone());
         let promised = scheduler.promised.clone();
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
-        let parts = SharedState {
-            namespaces: Namespaces::new(vec![namespace]),
-            access: AccessRules::open_to_all(),
-            listeners: Listeners::of([ListenerBinding::to(NamespaceId(1))]),
-            fences: Fences::default(),
-            storage_epoch: 0.into(),
-        };
+        let parts = SharedState::new(Namespaces::new(vec![namespace]), AccessRules::open_to_all());
         let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
         let discard_blocks = (4 * UNIT / 512) as u32;
