@@ -50,15 +50,20 @@ fn a_bucket_owes_what_it_was_charged() {
     });
 }
 
+/// Returns the rounds of two workers, for each of them.
+fn rounds_of_two() -> (Arc<Rounds>, Arc<Rounds>) {
+    let rounds = Arc::new(Rounds::new());
+    rounds.join(0);
+    rounds.join(1);
+    (rounds.clone(), rounds)
+}
+
 /// Checks that of two workers that finish their rounds at the same time exactly one completes the
 /// turn, and empties the bucket.
 #[test]
 fn one_worker_completes_the_rounds() {
     loom::model(|| {
-        let rounds = Arc::new(Rounds::new());
-        rounds.join(0);
-        rounds.join(1);
-        let other = rounds.clone();
+        let (rounds, other) = rounds_of_two();
         let marker = thread::spawn(move || other.mark(1));
         let mine = rounds.mark(0);
         let others = marker.join().unwrap();
@@ -73,10 +78,7 @@ fn one_worker_completes_the_rounds() {
 #[test]
 fn who_parks_during_a_mark_is_not_waited_for() {
     loom::model(|| {
-        let rounds = Arc::new(Rounds::new());
-        rounds.join(0);
-        rounds.join(1);
-        let other = rounds.clone();
+        let (rounds, other) = rounds_of_two();
         let parker = thread::spawn(move || other.leave(1));
         let marked = rounds.mark(0);
         let left = parker.join().unwrap();

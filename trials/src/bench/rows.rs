@@ -179,6 +179,16 @@ pub(crate) struct MeasuredRow {
     pub(crate) is_rate: bool,
 }
 
+impl MeasuredRow {
+    /// Returns the ratio of two rates, which has to be at least the target.
+    fn of_rates(name: &'static str, ours: RowSide, theirs: RowSide, target: f64) -> MeasuredRow {
+        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
+        let result = ours.median(of) / theirs.median(of);
+        let theirs = Some(theirs);
+        MeasuredRow { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true }
+    }
+}
+
 /// The measurement of the rows of the table of `cargo xtask bench`. Keeps the best configuration of
 /// the ceiling program for each shape of load, and the command lines that were used.
 pub(crate) struct Rows<'a> {
@@ -255,20 +265,7 @@ impl<'a> Rows<'a> {
         {
             theirs.what = format!("{} at {connections} × {queue_depth}", theirs.what);
         }
-        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
-        let result = ours.median(of) / theirs.median(of);
-        let theirs = Some(theirs);
-        Ok(MeasuredRow {
-            name,
-            unit,
-            of,
-            ours,
-            theirs,
-            result,
-            target,
-            at_least: true,
-            is_rate: true,
-        })
+        Ok(MeasuredRow::of_rates(name, ours, theirs, target))
     }
 
     fn latency(
@@ -300,20 +297,7 @@ impl<'a> Rows<'a> {
         let theirs = (self.subject(other)?, other, None);
         let (ours, mut theirs) = self.in_turns(ours, theirs)?;
         theirs.what = format!("its own {}s", other.op.name());
-        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
-        let result = ours.median(of) / theirs.median(of);
-        let theirs = Some(theirs);
-        Ok(MeasuredRow {
-            name,
-            unit,
-            of,
-            ours,
-            theirs,
-            result,
-            target,
-            at_least: true,
-            is_rate: true,
-        })
+        Ok(MeasuredRow::of_rates(name, ours, theirs, target))
     }
 
     fn tail(

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use client::load::{Arrival, Pattern};
 use contract::REQUEST_BYTES_MAX;
 
+use super::problem::Problem;
 use super::target::Target;
 
 /// Makes load on a server or a local device and measures it.
@@ -97,6 +98,29 @@ pub struct Arguments {
     pub(super) spin: bool,
     #[command(flatten)]
     pub(super) nvme: Keys,
+}
+
+impl Arguments {
+    /// Returns an error if there are options that only `reflex` supports. `instead` says what to do
+    /// in `protocol` in place of `--token`, `--tenant`, `--namespace` and `--checksums`.
+    pub(super) fn refuse_those_of_reflex(
+        &self,
+        protocol: &str,
+        instead: [&str; 4],
+    ) -> Result<(), Problem> {
+        let asked = [
+            ("--token", self.token.is_some()),
+            ("--tenant", self.tenant.is_some()),
+            ("--namespace", self.namespace.is_some()),
+            ("--checksums", self.checksums),
+        ];
+        match asked.iter().zip(instead).find(|((_, is), _)| *is) {
+            Some(((option, _), instead)) => {
+                Err(Problem::Usage(format!("{protocol} has no {option}; {instead}")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The distribution of arrivals, by its name on the command line.

@@ -26,18 +26,15 @@ pub(super) struct NbdServer {
 
 /// Returns an error if the command line has options that NBD does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
-    let asked = [
-        ("--token", arguments.token.is_some(), "its clients are known by their addresses"),
-        ("--tenant", arguments.tenant.is_some(), "the server's listener gives them a tenant"),
-        ("--namespace", arguments.namespace.is_some(), "name it: nbd://HOST:PORT/NAMESPACE"),
-        ("--checksums", arguments.checksums, "leave it out"),
-    ];
-    match asked.iter().find(|(_, is, _)| *is) {
-        Some((option, _, instead)) => {
-            Err(Problem::Usage(format!("NBD has no {option}; {instead}")))
-        }
-        None => Ok(()),
-    }
+    arguments.refuse_those_of_reflex(
+        "NBD",
+        [
+            "its clients are known by their addresses",
+            "the server's listener gives them a tenant",
+            "name it: nbd://HOST:PORT/NAMESPACE",
+            "leave it out",
+        ],
+    )
 }
 
 impl NbdServer {

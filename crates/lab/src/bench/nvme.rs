@@ -42,18 +42,15 @@ pub(super) struct NvmeServer {
 
 /// Returns an error if the command line has options that NVMe/TCP does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
-    let asked = [
-        ("--token", arguments.token.is_some(), "hosts are known by their names (?host=NQN)"),
-        ("--tenant", arguments.tenant.is_some(), "the server's configuration gives hosts tenants"),
-        ("--namespace", arguments.namespace.is_some(), "it stands in the address: ?nsid=N"),
-        ("--checksums", arguments.checksums, "they stand in the address: ?digests=data"),
-    ];
-    match asked.iter().find(|(_, is, _)| *is) {
-        Some((option, _, instead)) => {
-            Err(Problem::Usage(format!("NVMe over TCP has no {option}; {instead}")))
-        }
-        None => Ok(()),
-    }
+    arguments.refuse_those_of_reflex(
+        "NVMe over TCP",
+        [
+            "hosts are known by their names (?host=NQN)",
+            "the server's configuration gives hosts tenants",
+            "it stands in the address: ?nsid=N",
+            "they stand in the address: ?digests=data",
+        ],
+    )
 }
 
 impl NvmeServer {

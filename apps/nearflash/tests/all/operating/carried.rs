@@ -1,6 +1,8 @@
 //! Tests of a server's state as a document: it is exported, imported into another server, which
 //! runs or not, and imported back.
 
+use std::process::Output;
+
 use crate::support::{
     NvmeQueue, Operator, SUBSYSTEM, ServerFolder, V2, complaint, host_nqn, nearflash, write_with,
 };
@@ -171,6 +173,13 @@ fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
     drop(server);
 }
 
+/// Asserts that a command has failed, and that its output contains each of `words`.
+fn refuses(ran: Output, words: &[&str]) {
+    let said = String::from_utf8(ran.stdout).unwrap();
+    words.iter().for_each(|words| assert!(said.contains(words), "{said}"));
+    assert!(!ran.status.success());
+}
+
 /// Checks that a dry run reports promises that would not fit. It once listed such tenants as added,
 /// and the server then refused them.
 #[test]
@@ -188,17 +197,12 @@ fn a_dry_run_tells_which_promises_would_not_fit() {
     let document = place.document(&(tenant("gold", 300_000) + &tenant("tin", 200_000)));
     let refusal = "tenant \"tin\": needs 200 000 tokens/s of 120 000 available";
     let ran = place.run(&["state", "import", &document, "--dry-run"]);
-    let said = String::from_utf8(ran.stdout).unwrap();
-    assert!(said.contains("add tenant \"tin\""), "{said}");
-    assert!(said.contains(&format!("would not be taken: {refusal}")), "{said}");
-    assert!(!ran.status.success());
+    refuses(ran, &["add tenant \"tin\"", &format!("would not be taken: {refusal}")]);
     // Of a file, too: a start would have room, as it is told of all at once.
     place.write_configuration(&format!("{device}{listen}{}", tenant("tin", 200_000)));
     let ran = place.run(&["config", "check", "--running", "--config", &place.config()]);
-    let said = String::from_utf8(ran.stdout).unwrap();
-    assert!(said.contains("a server would start"), "{said}");
-    assert!(said.contains(&format!("the running server would not take: {refusal}")), "{said}");
-    assert!(!ran.status.success());
+    let why = format!("the running server would not take: {refusal}");
+    refuses(ran, &["a server would start", &why]);
     place.write_configuration(&format!("{device}{listen}{}", tenant("tin", 120_000)));
     let said = place.told(&["config", "check", "--running", "--config", &place.config()]);
     assert!(said.contains("the running server would take its tenants"), "{said}");
