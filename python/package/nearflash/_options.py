@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from . import _native
+from ._errors import of
 
 
 class Info(NamedTuple):
@@ -68,3 +69,32 @@ def info_of(value: object) -> Info | None:
     if value is None:
         return None
     return Info(*cast("tuple[int, int, int, int, int, bool, bool, bool]", value))
+
+
+class Opened:
+    """What blocking and asynchronous volumes tell of themselves."""
+
+    _info: Info | None
+    _closed: bool
+
+    @property
+    def info(self) -> Info:
+        """The properties of the volume, as they were when it was opened."""
+        if self._info is None:
+            raise of("Unsupported", "version 1 of the protocol tells no properties")
+        return self._info
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.info.size
+
+    @property
+    def block_size(self) -> int:
+        """The size of a block in bytes, which is 512."""
+        return 512
+
+    @property
+    def closed(self) -> bool:
+        """True if the volume was closed."""
+        return self._closed

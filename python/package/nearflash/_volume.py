@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
 from . import _native
 from ._errors import of
-from ._options import OPENING, Info, Options, info_of
+from ._options import OPENING, Info, Opened, Options, info_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Volume:
+class Volume(Opened):
     """A namespace of a server, read and written by calls that block.
 
     Addresses (``lba``) and counts of blocks are in blocks of 512 bytes; data has any whole number
@@ -57,28 +56,6 @@ class Volume:
         except AttributeError:
             self._join()
             return cast(_native.Queue, self._here.queue)
-
-    @property
-    def info(self) -> Info:
-        """The properties of the volume, as they were when it was opened."""
-        if self._info is None:
-            raise of("Unsupported", "version 1 of the protocol tells no properties")
-        return self._info
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return self.info.size
-
-    @property
-    def block_size(self) -> int:
-        """The size of a block in bytes, which is 512."""
-        return 512
-
-    @property
-    def closed(self) -> bool:
-        """True if the volume was closed."""
-        return self._closed
 
     def read(self, lba: int, nbytes: int) -> bytes:
         """Read ``nbytes`` bytes from block ``lba``."""
@@ -156,12 +133,7 @@ class Volume:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *why: object) -> None:
         self.close()
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from . import _native
 from ._errors import of
-from ._options import OPENING, Info, Options, info_of
+from ._options import OPENING, Info, Opened, Options, info_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "Volume", "open"]
 
 
-class Volume:
+class Volume(Opened):
     """A namespace of a server, read and written by calls that return futures.
 
     Units are those of `nearflash.Volume`. A buffer belongs to its request until the future is done;
@@ -73,28 +72,6 @@ class Volume:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def info(self) -> Info:
-        """The properties of the volume, as they were when it was opened."""
-        if self._info is None:
-            raise of("Unsupported", "version 1 of the protocol tells no properties")
-        return self._info
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return self.info.size
-
-    @property
-    def block_size(self) -> int:
-        """The size of a block in bytes, which is 512."""
-        return 512
-
-    @property
-    def closed(self) -> bool:
-        """True if the volume was closed."""
-        return self._closed
 
     def read(self, lba: int, nbytes: int) -> asyncio.Future[bytes]:
         """Read ``nbytes`` bytes from block ``lba``."""
@@ -156,12 +133,7 @@ class Volume:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *why: object) -> None:
         self.close()
 
 
@@ -183,12 +155,7 @@ class Opening:
     async def __aenter__(self) -> Volume:
         return await self._open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *why: object) -> None:
         if self._volume is not None:
             self._volume.close()
 

@@ -179,16 +179,6 @@ pub(crate) struct MeasuredRow {
     pub(crate) is_rate: bool,
 }
 
-impl MeasuredRow {
-    /// Returns the ratio of two rates, which has to be at least the target.
-    fn of_rates(name: &'static str, ours: RowSide, theirs: RowSide, target: f64) -> MeasuredRow {
-        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
-        let result = ours.median(of) / theirs.median(of);
-        let theirs = Some(theirs);
-        MeasuredRow { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true }
-    }
-}
-
 /// The measurement of the rows of the table of `cargo xtask bench`. Keeps the best configuration of
 /// the ceiling program for each shape of load, and the command lines that were used.
 pub(crate) struct Rows<'a> {
@@ -482,6 +472,14 @@ impl RowSide {
 }
 
 impl MeasuredRow {
+    /// Returns the ratio of two rates, which has to be at least the target.
+    fn of_rates(name: &'static str, ours: RowSide, theirs: RowSide, target: f64) -> MeasuredRow {
+        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
+        let result = ours.median(of) / theirs.median(of);
+        let theirs = Some(theirs);
+        MeasuredRow { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true }
+    }
+
     /// Returns `true` if the row's result meets its target.
     pub(crate) fn is_met(&self) -> bool {
         if self.at_least { self.result >= self.target } else { self.result <= self.target }
