@@ -137,10 +137,7 @@ fn the_parser_stands_tampered_messages() {
     rounds::rounds(ROUNDS, |seed| {
         let chance = &mut Chance(seed);
         let mut bytes = message(chance);
-        if chance.below(16) == 0 {
-            let length = chance.below(200);
-            bytes = chance.bytes(length);
-        }
+        chance.replace(&mut bytes, 200);
         if chance.flip() {
             DAMAGE.tamper(chance, &mut bytes);
         }

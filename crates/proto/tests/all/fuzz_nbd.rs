@@ -115,10 +115,7 @@ fn servers_stand_tampered_streams() {
     rounds::rounds(ROUNDS, |seed| {
         let chance = &mut Chance(seed);
         let mut bytes = stream(chance);
-        if chance.below(16) == 0 {
-            let length = chance.below(200);
-            bytes = chance.bytes(length);
-        }
+        chance.replace(&mut bytes, 200);
         DAMAGE.tamper(chance, &mut bytes);
         let mut rig = Rig::new(10 << 11);
         rig.moves = chance.flip();

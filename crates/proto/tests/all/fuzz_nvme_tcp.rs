@@ -230,10 +230,7 @@ fn targets_stand_tampered_streams() {
         for _ in 0..1 + chance.below(8) {
             conversation.command(chance, &mut bytes);
         }
-        if chance.below(16) == 0 {
-            let len = chance.below(300);
-            bytes = chance.bytes(len);
-        }
+        chance.replace(&mut bytes, 300);
         DAMAGE.tamper(chance, &mut bytes);
         if chance.below(12) == 0 {
             bytes.splice(0..0, conversation.pair.host.greeting());
@@ -276,10 +273,7 @@ fn hosts_stand_tampered_streams() {
         conversation.say(chance, &mut out);
         while conversation.pair.target.work(chance) {}
         let mut bytes = std::mem::take(&mut conversation.pair.target.out);
-        if chance.below(16) == 0 {
-            let len = chance.below(300);
-            bytes = chance.bytes(len);
-        }
+        chance.replace(&mut bytes, 300);
         DAMAGE.tamper(chance, &mut bytes);
         let mut input = &bytes[..];
         let host = &mut conversation.pair.host;

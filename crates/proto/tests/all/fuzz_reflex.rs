@@ -39,10 +39,7 @@ fn servers_stand_tampered_streams() {
         let (version, checksums) = kind(chance);
         let messages = 1 + chance.below(6);
         let (mut bytes, _) = client_stream(chance, version, checksums, messages);
-        if chance.below(16) == 0 {
-            let len = chance.below(200);
-            bytes = chance.bytes(len);
-        }
+        chance.replace(&mut bytes, 200);
         DAMAGE.tamper(chance, &mut bytes);
         let heard = serve([&bytes[..]], checksums);
         assert_eq!(heard, serve(cut(chance, &bytes), checksums), "the cut changed what was heard");
@@ -75,10 +72,7 @@ fn clients_stand_tampered_streams() {
         let (version, checksums) = kind(chance);
         let messages = 1 + chance.below(6);
         let (mut client, mut bytes, _) = server_stream(chance, version, checksums, messages);
-        if chance.below(16) == 0 {
-            let len = chance.below(200);
-            bytes = chance.bytes(len);
-        }
+        chance.replace(&mut bytes, 200);
         DAMAGE.tamper(chance, &mut bytes);
         let said = listen(&mut client, [&bytes[..]]);
         let mut client = meet(chance, version, checksums).client;

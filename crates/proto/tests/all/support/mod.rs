@@ -33,6 +33,14 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
+    /// Replaces a stream by fewer than `most` random bytes, once in sixteen times.
+    pub(crate) fn replace(&mut self, stream: &mut Vec<u8>, most: usize) {
+        if self.below(16) == 0 {
+            let length = self.below(most);
+            *stream = self.bytes(length);
+        }
+    }
+
     pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }
