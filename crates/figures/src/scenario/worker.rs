@@ -26,6 +26,8 @@ pub(crate) enum SchedulerKind {
     Tokens(Box<TokenScheduler>),
 }
 
+contract::variants!(each, SchedulerKind: PassThrough, Tokens);
+
 /// The work of a token scheduler in a turn: rounds, tenants visited in them, requests queued.
 #[derive(Debug, Default)]
 struct Rounds {
@@ -70,10 +72,7 @@ impl Scheduler for CountingScheduler {
     }
 
     fn next(&mut self) -> Option<Slot> {
-        match &mut self.order {
-            SchedulerKind::PassThrough(order) => order.next(),
-            SchedulerKind::Tokens(order) => order.next(),
-        }
+        each!(&mut self.order, order => order.next())
     }
 
     fn refund(&mut self, kind: IoKind, bytes: usize) {
@@ -83,40 +82,25 @@ impl Scheduler for CountingScheduler {
     }
 
     fn discard(&mut self) -> Option<Slot> {
-        match &mut self.order {
-            SchedulerKind::Tokens(tokens) => tokens.discard(),
-            SchedulerKind::PassThrough(pass) => pass.discard(),
-        }
+        each!(&mut self.order, order => order.discard())
     }
 
     fn queued(&self) -> usize {
-        match &self.order {
-            SchedulerKind::PassThrough(order) => order.queued(),
-            SchedulerKind::Tokens(order) => order.queued(),
-        }
+        each!(&self.order, order => order.queued())
     }
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
-        match &self.order {
-            SchedulerKind::PassThrough(order) => order.wake_at(now),
-            SchedulerKind::Tokens(order) => order.wake_at(now),
-        }
+        each!(&self.order, order => order.wake_at(now))
     }
 }
 
 impl Feedback for CountingScheduler {
     fn measures(&self) -> bool {
-        match &self.order {
-            SchedulerKind::PassThrough(order) => order.measures(),
-            SchedulerKind::Tokens(order) => order.measures(),
-        }
+        each!(&self.order, order => order.measures())
     }
 
     fn ended(&mut self, kind: IoKind, delay: Duration) {
-        match &mut self.order {
-            SchedulerKind::PassThrough(order) => order.ended(kind, delay),
-            SchedulerKind::Tokens(order) => order.ended(kind, delay),
-        }
+        each!(&mut self.order, order => order.ended(kind, delay))
     }
 
     fn began_large(&mut self, kind: IoKind, bytes: usize) {
@@ -132,17 +116,11 @@ impl Feedback for CountingScheduler {
     }
 
     fn depth_max(&self) -> usize {
-        match &self.order {
-            SchedulerKind::PassThrough(order) => order.depth_max(),
-            SchedulerKind::Tokens(order) => order.depth_max(),
-        }
+        each!(&self.order, order => order.depth_max())
     }
 
     fn yields(&self, tenant: TenantId) -> bool {
-        match &self.order {
-            SchedulerKind::PassThrough(order) => order.yields(tenant),
-            SchedulerKind::Tokens(order) => order.yields(tenant),
-        }
+        each!(&self.order, order => order.yields(tenant))
     }
 }
 
