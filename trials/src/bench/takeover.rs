@@ -172,9 +172,12 @@ struct Round {
     wrong: u64,
 }
 
-/// The device of a round, and the depth of its load.
+/// A round to measure: the program, its device, and the load on it.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
+    program: &'a Path,
+    pace: Pace,
+    crowd: Crowd,
     queue_depth: usize,
     /// The size of a volume of flash translation; `None` for a file.
     volume: Option<&'a str>,
@@ -182,16 +185,19 @@ struct Subject<'a> {
     folder: Option<&'a Path>,
 }
 
-impl Subject<'_> {
-    const FILE: Subject<'static> = Subject { queue_depth: 1, volume: None, folder: None };
+impl<'a> Subject<'a> {
+    /// Returns a round with a file, and one request in flight.
+    fn of_file(program: &'a Path, pace: Pace, crowd: Crowd) -> Subject<'a> {
+        Subject { program, pace, crowd, queue_depth: 1, volume: None, folder: None }
+    }
 
     /// Makes the device in a folder, and returns its specification.
-    fn make(&self, program: &Path, folder: &Path) -> Result<String, String> {
+    fn make(&self, folder: &Path) -> Result<String, String> {
         let path = folder.join("device");
         let path = path.display();
         let Some(size) = self.volume else { return Ok(format!("file:{path}?size=256MiB")) };
         let spec = format!("ftl:file:{path}");
-        let mut create = Command::new(program);
+        let mut create = Command::new(self.program);
         shell::show(create.args(["ftl", "create", &format!("{spec}?size={size}")]))?;
         Ok(spec)
     }
@@ -254,7 +260,7 @@ pub(super) fn over_packets(
 ) -> Result<RedialResult, String> {
     let crowd = Crowd::Packets { connections, associations };
     let pace = Pace { warmup: 1, seconds, upgrade: Some(1 + seconds / 2) };
-    let round = measure(Subject::FILE, pace, crowd, program, None)?;
+    let round = measure(Subject::of_file(program, pace, crowd), None)?;
     let Round { client_max_ms: longest_ms, requests, wrong, .. } = round;
     Ok(RedialResult { longest_ms, requests, wrong })
 }
@@ -262,7 +268,7 @@ pub(super) fn over_packets(
 /// Runs one take-over under a load that verifies its data, and fails unless all connections moved
 /// without the clients' notice. The duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
-    let round = measure_in(folder, Subject::FILE, SHORT, crowd, program, None)?;
+    let round = measure_in(folder, Subject::of_file(program, SHORT, crowd), None)?;
     let text = table(std::slice::from_ref(&round));
     if !round.is_whole() {
         return Err(format!("not everything moved unseen:\n{text}"));
@@ -294,11 +300,14 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
             println!("{crowd}: round {} …", n + 1);
             let shown = (n == 0).then_some(&mut commands);
             let subject = Subject {
+                program: &program,
+                pace: STEADY,
+                crowd,
                 queue_depth: options.queue_depth,
                 volume: options.volume.as_deref(),
                 folder: options.folder.as_deref(),
             };
-            rounds.push(measure(subject, STEADY, crowd, &program, shown)?);
+            rounds.push(measure(subject, shown)?);
         }
     }
     let text = table(&rounds);
@@ -314,18 +323,12 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
 }
 
 /// Measures one round in a folder in memory, which is removed afterwards.
-fn measure(
-    subject: Subject<'_>,
-    pace: Pace,
-    crowd: Crowd,
-    program: &Path,
-    commands: Option<&mut Vec<String>>,
-) -> Result<Round, String> {
+fn measure(subject: Subject<'_>, commands: Option<&mut Vec<String>>) -> Result<Round, String> {
     let parent = subject.folder.unwrap_or(Path::new("/dev/shm"));
     let folder = parent.join(format!("nearflash-takeover-{}", std::process::id()));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let measured = measure_in(&folder, subject, pace, crowd, program, commands);
+    let measured = measure_in(&folder, subject, commands);
     std::fs::remove_dir_all(&folder).map_err(failed)?;
     measured
 }
@@ -333,15 +336,13 @@ fn measure(
 fn measure_in(
     folder: &Path,
     subject: Subject<'_>,
-    pace: Pace,
-    crowd: Crowd,
-    program: &Path,
     commands: Option<&mut Vec<String>>,
 ) -> Result<Round, String> {
+    let Subject { program, pace, crowd, .. } = subject;
     let (admin, log, notes) = (folder.join("admin"), folder.join("log"), folder.join("notes"));
     let create = |path: &Path| File::create(path).map_err(|error| error.to_string());
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let device = subject.make(program, folder)?;
+    let device = subject.make(folder)?;
     let config = folder.join("server.toml");
     let text = format!(
         "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n[[listen]]\nurl = \"{}\"\n\

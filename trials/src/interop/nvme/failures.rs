@@ -1,6 +1,7 @@
 //! Tests of controller resets, path cuts, server kills and silent hosts. Programs on the host must
 //! notice nothing, and the server must keep nothing of a host that is gone.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,22 +16,29 @@ pub(super) const STEADY: &str = "--size=32m --io_size=8m --rate=2m";
 /// The options of `nvme connect` with which hosts notice failures and reconnect quickly.
 pub(super) const QUICK_HOST: &str = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=300";
 
+/// Starts a server with this device, and a host that notices failures quickly, under load. Returns
+/// both, and the load's output file.
+fn under_load<'a>(
+    context: &'a Context,
+    device: &str,
+) -> Result<(HostAndServer<'a>, PathBuf), String> {
+    let mut pair = HostAndServer::start(context, &[device])?;
+    pair.connect(QUICK_HOST)?;
+    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    Ok((pair, load))
+}
+
 /// Resets the controller from the host under load.
 pub(in super::super) fn reset(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
-    pair.connect(QUICK_HOST)?;
-    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    let (mut pair, load) = under_load(context, "mem:64MiB")?;
     for _ in 0..3 {
         pair.must("nvme reset /dev/nvme0")?;
         pair.await_paths(1)?;
     }
-    pair.end_load(&load)?;
-    pair.disconnect()?;
-    pair.end()?;
-    Ok(Verdict::Passed("three resets, and fio read back all it wrote".to_owned()))
+    pair.pass(&load, "three resets, and fio read back all it wrote".to_owned())
 }
 
 /// Cuts one of two paths under load, restores it, then cuts the other. Each path is a network card
@@ -87,9 +95,7 @@ pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, Stri
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = HostAndServer::start(context, &[&context.volume()])?;
-    pair.connect(QUICK_HOST)?;
-    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    let (mut pair, load) = under_load(context, &context.volume())?;
     let kills = if context.quick { 1 } else { 2 };
     for _ in 0..kills {
         pair.target.kill();
@@ -111,9 +117,7 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut pair = HostAndServer::start(context, &["mem:64MiB"])?;
-    pair.connect(QUICK_HOST)?;
-    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    let (mut pair, load) = under_load(context, "mem:64MiB")?;
     if pair.target.connections()? != 2 {
         return Err("an admin queue and one I/O queue are two connections".to_owned());
     }
@@ -122,12 +126,9 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
     pair.guest.freeze(false)?;
     let seconds = cleaned?;
     pair.await_paths(1)?;
-    pair.end_load(&load)?;
-    pair.disconnect()?;
-    pair.end()?;
-    Ok(Verdict::Passed(format!(
-        "a frozen host with a timeout of 2 s was gone after {seconds:.1} s, and came back"
-    )))
+    let text =
+        format!("a frozen host with a timeout of 2 s was gone after {seconds:.1} s, and came back");
+    pair.pass(&load, text)
 }
 
 /// Waits until the server has ended all connections of its first listener. Returns the seconds that

@@ -29,10 +29,7 @@ pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String>
     pair.says("nvme list-ns /dev/nvme0", &["0x2"])?;
     pair.target.operate(&["namespace", "rm", "extra"])?;
     await_in(&mut pair, "[ ! -e /dev/nvme0n2 ]")?;
-    pair.end_load(&load)?;
-    pair.disconnect()?;
-    pair.end()?;
-    Ok(Verdict::Passed("grown, shrunk, added, removed; the host knew at once".to_owned()))
+    pair.pass(&load, "grown, shrunk, added, removed; the host knew at once".to_owned())
 }
 
 /// Makes one of two paths inaccessible under load and optimized again, and then the other one.
