@@ -100,6 +100,14 @@ impl Rig {
         Rig::mount(memory)
     }
 
+    /// Returns a new file system with the open file `file`, which has this content, and its node.
+    fn with_file(content: &[u8]) -> (Rig, u64) {
+        let mut rig = Rig::new();
+        let node = rig.create("file");
+        rig.write(node, 0, content).unwrap();
+        (rig, node)
+    }
+
     fn mount(mut memory: Memory) -> Rig {
         let most = usize::from(COMMIT_PAGES_MAX);
         let settings = Settings { commit_pages_max: most, seed: 1, read_only: false };
@@ -271,9 +279,7 @@ impl Rig {
 
 #[test]
 fn files_stay_after_an_unmount() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, b"hello").unwrap();
+    let (mut rig, node) = Rig::with_file(b"hello");
     rig.write(node, 5, b", world").unwrap();
     assert_eq!(rig.read(node, 0, 4096), b"hello, world");
     assert_eq!(rig.size(node), 12);
@@ -287,9 +293,7 @@ fn files_stay_after_an_unmount() {
 
 #[test]
 fn an_open_file_outlives_its_name() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; 100]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; 100]);
     rig.call(10, 1, b"file\0").unwrap();
     assert_eq!(rig.lookup("file"), Err(2));
     assert_eq!(rig.read(node, 0, 4096), [7; 100]);
@@ -331,9 +335,7 @@ fn directories_list_what_they_have() {
 
 #[test]
 fn a_volume_that_fails_is_not_written_any_more() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; 100]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; 100]);
     rig.fsync(node);
     rig.faults.borrow_mut().writes = true;
     assert_eq!(rig.write(node, 0, &[8; 100]), Err(5));
@@ -348,9 +350,7 @@ fn a_volume_that_fails_is_not_written_any_more() {
 
 #[test]
 fn a_file_that_cannot_be_copied_to_a_larger_place_refuses_to_grow() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; PAGE_BYTES]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; PAGE_BYTES]);
     let neighbours: Vec<u64> = (0..4).map(|n| rig.create(&format!("neighbour-{n}"))).collect();
     let is_ours = |(page, image): (&u64, &Image)| (image[..] == [7; PAGE_BYTES]).then_some(*page);
     let lost = rig.memory.pages.borrow().iter().find_map(is_ours);
@@ -371,9 +371,7 @@ fn a_file_that_cannot_be_copied_to_a_larger_place_refuses_to_grow() {
 
 #[test]
 fn a_full_volume_refuses_writes_and_names_and_lets_names_go() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; PAGE_BYTES]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; PAGE_BYTES]);
     rig.room.0.store(0, Relaxed);
     assert_eq!(rig.write(node, 4096, &[7; PAGE_BYTES]), Err(28));
     assert_eq!(rig.call(9, 1, &[&[0xed, 1, 0, 0, 0, 0, 0, 0], &b"folder\0"[..]].concat()), Err(28));
@@ -410,9 +408,7 @@ fn a_write_without_space_leaves_the_file_system_writable() {
 
 #[test]
 fn a_buffer_that_comes_back_is_offered_to_readers_at_once() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; 100]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; 100]);
     rig.release(node);
     for _ in 0..100 {
         rig.turn();
@@ -446,9 +442,7 @@ fn discards_of_many_files_take_turns() {
 
 #[test]
 fn a_file_that_is_copied_to_a_larger_place_is_read_meanwhile() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; 3 * PAGE_BYTES]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; 3 * PAGE_BYTES]);
     let neighbours: Vec<u64> = (0..4).map(|n| rig.create(&format!("neighbour-{n}"))).collect();
     rig.faults.borrow_mut().stuck = true;
     let grown = rig.send_write(node, 4 << 20, &[8; PAGE_BYTES]);
@@ -471,9 +465,7 @@ fn a_file_that_is_copied_to_a_larger_place_is_read_meanwhile() {
 #[test]
 fn a_last_flush_that_fails_is_told() {
     for fails in [false, true] {
-        let mut rig = Rig::new();
-        let node = rig.create("file");
-        rig.write(node, 0, &[7; 100]).unwrap();
+        let (mut rig, node) = Rig::with_file(&[7; 100]);
         rig.release(node);
         rig.faults.borrow_mut().flushes = fails;
         *rig.ended.borrow_mut() = true;

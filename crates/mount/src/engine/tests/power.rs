@@ -6,9 +6,7 @@ use super::*;
 
 #[test]
 fn what_was_synced_is_there_after_a_kill() {
-    let mut rig = Rig::new();
-    let node = rig.create("file");
-    rig.write(node, 0, &[7; 5000]).unwrap();
+    let (mut rig, node) = Rig::with_file(&[7; 5000]);
     rig.fsync(node);
     rig.write(node, 5000, &[8; 100]).unwrap();
     // The engine and its memory are lost with the process.
@@ -89,9 +87,7 @@ fn a_write_that_is_to_be_durable_is_so_with_its_reply() {
         (OFlags::DIRECT | OFlags::SYNC, 8, 8192),
     ];
     for (flags, has, bytes) in cases {
-        let mut rig = Rig::new();
-        let node = rig.create("file");
-        rig.write(node, 0, &[7; 4096]).unwrap();
+        let (mut rig, node) = Rig::with_file(&[7; 4096]);
         rig.fsync(node);
         // The size is in memory alone.
         rig.write(node, 4096, &[7; 4096]).unwrap();
@@ -108,9 +104,7 @@ fn a_write_that_is_to_be_durable_is_so_with_its_reply() {
 #[test]
 fn what_was_cleared_is_clear_after_a_power_cut() {
     for is_cut in [false, true] {
-        let mut rig = Rig::new();
-        let node = rig.create("file");
-        rig.write(node, 0, &[7; 16_384]).unwrap();
+        let (mut rig, node) = Rig::with_file(&[7; 16_384]);
         rig.fsync(node);
         if is_cut {
             rig.set_size(node, 100);
