@@ -38,6 +38,12 @@ fn client(server: SocketAddr) -> Packets {
     client
 }
 
+/// Returns a server, its client, and what they have seen: nothing.
+fn both() -> (Packets, Packets, [EventLog; 2]) {
+    let (server, address) = server();
+    (server, client(address), Default::default())
+}
+
 /// The events of one end: its connections, their bytes, and the number of frame bodies that came
 /// back.
 #[derive(Default)]
@@ -98,9 +104,7 @@ pub(crate) fn byte(conn: usize, at: usize) -> u8 {
 fn bytes_arrive_in_order_on_each_connection() {
     const CONNECTIONS: usize = 200;
     const FRAMES: usize = 12;
-    let (mut server, address) = server();
-    let mut client = client(address);
-    let mut seen = <[EventLog; 2]>::default();
+    let (mut server, mut client, mut seen) = both();
     let now = client.clock.now();
     let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| client.sockets.dial(now)).collect();
     until(&mut server, &mut client, &mut seen, |seen| {
@@ -171,9 +175,7 @@ fn sealed_ends_understand_each_other_and_nobody_else() {
 
 #[test]
 fn ends_are_noticed_at_the_other_end() {
-    let (mut server, address) = server();
-    let mut client = client(address);
-    let mut seen = <[EventLog; 2]>::default();
+    let (mut server, mut client, mut seen) = both();
     let now = client.clock.now();
     let conns: Vec<ConnId> = (0..3).map(|_| client.sockets.dial(now)).collect();
     until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 3));
@@ -286,9 +288,7 @@ fn strangers_harm_nobody() {
 
 #[test]
 fn the_end_of_a_hold_does_not_end_a_refusal() {
-    let (mut server, address) = server();
-    let mut client = client(address);
-    let mut seen = <[EventLog; 2]>::default();
+    let (mut server, mut client, mut seen) = both();
     server.sockets.refuse(ListenerId(7), true);
     server.sockets.hold(true);
     server.sockets.hold(false);

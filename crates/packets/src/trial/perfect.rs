@@ -54,18 +54,18 @@ fn messages_and_answers_cross_a_perfect_network() {
 }
 
 /// Returns a world in which a client has dialled a server and begun a conversation on a channel.
-fn acquainted(arena: &mut Arena) -> (World, TrialConversations) {
+fn acquainted(messages: u32) -> (Arena, World, TrialConversations) {
+    let mut arena = Arena::new(16 << 10);
     let mut world = World::new(1);
-    let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), arena);
-    let server = world.add(SMALL, [Port::FAST].into(), arena);
-    let manner =
-        ConversationPlan { messages: 1000, ahead: 1, body_bytes_max: 900, strict: 0, pauses: 0 };
+    let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), &mut arena);
+    let server = world.add(SMALL, [Port::FAST].into(), &mut arena);
+    let manner = ConversationPlan { messages, ahead: 1, body_bytes_max: 900, strict: 0, pauses: 0 };
     let mut talks = TrialConversations::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(now, 0, World::peer_address(server, 0)).unwrap();
-    assert!(talks.start(endpoint, client, association, arena));
-    (world, talks)
+    assert!(talks.start(endpoint, client, association, &mut arena));
+    (arena, world, talks)
 }
 
 /// Runs the world for `over`.
@@ -80,8 +80,7 @@ fn sent(world: &World) -> u64 {
 
 #[test]
 fn one_request_at_a_time_needs_no_bare_acknowledgement() {
-    let mut arena = Arena::new(16 << 10);
-    let (mut world, mut talks) = acquainted(&mut arena);
+    let (mut arena, mut world, mut talks) = acquainted(1000);
     run(&mut world, &mut talks, &mut arena, Duration::from_millis(5));
     let (packets, messages) = (sent(&world), talks.whole);
     run(&mut world, &mut talks, &mut arena, Duration::from_millis(5));
@@ -92,9 +91,7 @@ fn one_request_at_a_time_needs_no_bare_acknowledgement() {
 
 #[test]
 fn an_idle_association_sends_a_question_in_twenty_seconds() {
-    let mut arena = Arena::new(16 << 10);
-    let (mut world, mut talks) = acquainted(&mut arena);
-    talks.manner.messages = 10;
+    let (mut arena, mut world, mut talks) = acquainted(10);
     run(&mut world, &mut talks, &mut arena, Duration::from_secs(1));
     // A channel that says nothing.
     world.nodes[0].endpoint.connect(talks.up[0].1).unwrap();
@@ -111,9 +108,7 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
 /// requests, so that nothing is in flight.
 #[test]
 fn a_client_that_waits_for_a_killed_server_asks_soon() {
-    let mut arena = Arena::new(16 << 10);
-    let (mut world, mut talks) = acquainted(&mut arena);
-    talks.manner.messages = 10;
+    let (mut arena, mut world, mut talks) = acquainted(10);
     run(&mut world, &mut talks, &mut arena, Duration::from_millis(1));
     // As the one that is started next does.
     let client = talks.up[0];
@@ -126,9 +121,7 @@ fn a_client_that_waits_for_a_killed_server_asks_soon() {
 
 #[test]
 fn a_client_that_vanishes_is_noticed() {
-    let mut arena = Arena::new(16 << 10);
-    let (mut world, mut talks) = acquainted(&mut arena);
-    talks.manner.messages = 10;
+    let (mut arena, mut world, mut talks) = acquainted(10);
     talks.manner.ahead = 1;
     run(&mut world, &mut talks, &mut arena, Duration::from_millis(1));
     world.nodes.iter_mut().for_each(|node| node.ports[0].is_cut = true);

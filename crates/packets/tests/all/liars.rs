@@ -188,15 +188,21 @@ impl Liar {
     }
 }
 
+/// Returns a pair with these settings, and a liar in place of its client.
+fn lied_to(settings: &Settings) -> (Arena, Pair, Liar) {
+    let mut arena = Arena::default();
+    let mut pair = Pair::new(settings, &mut arena);
+    let liar = Liar::new(&mut pair, &mut arena);
+    (arena, pair, liar)
+}
+
 fn counters(pair: &Pair) -> Counters {
     pair.ends[1].counters()
 }
 
 #[test]
 fn a_channel_has_one_open_and_one_answer() {
-    let mut arena = Arena::default();
-    let mut pair = Pair::new(&SMALL, &mut arena);
-    let mut liar = Liar::new(&mut pair, &mut arena);
+    let (mut arena, mut pair, mut liar) = lied_to(&SMALL);
     let before = counters(&pair).malformed;
     for message in 1..=2 * SMALL.messages_max as u32 {
         liar.say(&mut pair, RecordKind::OPEN, 0, message, &mut arena);
@@ -213,10 +219,8 @@ fn a_channel_has_one_open_and_one_answer() {
 
 #[test]
 fn an_open_without_room_for_its_answer_waits() {
-    let mut arena = Arena::default();
     let settings = Settings { messages_max: 8, ..SMALL };
-    let mut pair = Pair::new(&settings, &mut arena);
-    let mut liar = Liar::new(&mut pair, &mut arena);
+    let (mut arena, mut pair, mut liar) = lied_to(&settings);
     for name in 1..30 {
         liar.say(&mut pair, RecordKind::OPEN, name, 0, &mut arena);
     }
@@ -225,11 +229,9 @@ fn an_open_without_room_for_its_answer_waits() {
 
 #[test]
 fn an_association_without_channels_ends() {
-    let mut arena = Arena::default();
     // There is room for one association.
     let settings = Settings { associations_max: 1, ..SMALL };
-    let mut pair = Pair::new(&settings, &mut arena);
-    let mut liar = Liar::new(&mut pair, &mut arena);
+    let (mut arena, mut pair, mut liar) = lied_to(&settings);
     let lasts = |pair: &mut Pair, liar: &mut Liar, arena: &mut Arena| {
         for _ in 0..15 {
             pair.now = pair.now + Duration::from_secs(1);
