@@ -2,9 +2,9 @@
 //! documents show.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::support::{PATIENCE, free_port, wait_until};
+use crate::support::{KilledOnDrop, PATIENCE, free_port, wait_until};
 
 /// A fenced block of a document: its language, its text and its mark. The mark stands in a comment
 /// on the line before: `server` for a command that serves, or the name of a file to write.
@@ -42,16 +42,6 @@ fn shell(folder: &Path, script: &str) -> Command {
     command
 }
 
-/// A server's process, which is killed when this value is dropped.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_walk_with_tenants_goes_as_the_document_says() {
     let (ran, compared) = walk("docs/tutorials/tenants.md", |text| text);
@@ -85,7 +75,7 @@ fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
             "console" => {}
             "sh" if block.mark.as_deref() == Some("server") => {
                 let server = shell(folder.path(), &format!("exec {}", block.text));
-                serving = Some(Serving({ server }.spawn().unwrap()));
+                serving = Some(KilledOnDrop({ server }.spawn().unwrap()));
                 let admin = folder.path().join("admin.sock");
                 wait_until("the server", PATIENCE, || admin.exists());
             }

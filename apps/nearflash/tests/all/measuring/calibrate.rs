@@ -112,18 +112,23 @@ fn programs_get_json_and_the_same_seed_gives_the_same_model() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_measured() {
-    assert!(complaint("sim:z -o a.toml", 2).contains("unknown model `z`"));
-    assert!(complaint("disk -o a.toml", 2).contains("does not say its kind"));
-    assert!(complaint("sim:a", 2).contains("--output"));
-    assert!(complaint("sim:a -o a.svg", 2).contains("name the model otherwise"));
-    assert!(complaint("sim:a -o nowhere/a.toml", 1).contains("cannot write nowhere/a.toml"));
-    assert!(complaint("sim:a -o /usr", 1).contains("cannot write /usr: is a directory"));
-    assert!(complaint("sim:a?size=1MiB -o a.toml", 2).contains("has 1 MiB, and calibration needs"));
-    assert!(complaint("mem:1MiB -o a.toml", 2).contains("at least 16 MiB"));
-    assert!(complaint("file:missing -o a.toml", 1).contains("missing"));
-    assert!(complaint("sim:a -o a.toml --latency 5s", 2).contains("10us to 1s"));
-    assert!(complaint("sim:a -o a.toml --reads 100", 2).contains("0..=99"));
-    assert!(complaint("mem:64MiB -o a.toml --precondition", 2).contains("--allow-writes"));
+    for (words, code, reason) in [
+        ("sim:z -o a.toml", 2, "unknown model `z`"),
+        ("disk -o a.toml", 2, "does not say its kind"),
+        ("sim:a", 2, "--output"),
+        ("sim:a -o a.svg", 2, "name the model otherwise"),
+        ("sim:a -o nowhere/a.toml", 1, "cannot write nowhere/a.toml"),
+        ("sim:a -o /usr", 1, "cannot write /usr: is a directory"),
+        ("sim:a?size=1MiB -o a.toml", 2, "has 1 MiB, and calibration needs"),
+        ("mem:1MiB -o a.toml", 2, "at least 16 MiB"),
+        ("file:missing -o a.toml", 1, "missing"),
+        ("sim:a -o a.toml --latency 5s", 2, "10us to 1s"),
+        ("sim:a -o a.toml --reads 100", 2, "0..=99"),
+        ("mem:64MiB -o a.toml --precondition", 2, "--allow-writes"),
+    ] {
+        let said = complaint(words, code);
+        assert!(said.contains(reason), "{words}: {said}");
+    }
 }
 
 #[test]

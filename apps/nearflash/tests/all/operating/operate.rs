@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::support::{
-    Answer, Launch, Operator, PATIENCE, PoliteClient, SLOW_MODEL, Server, V2, complaint, free_port,
-    nearflash, now, open_folder, wait_until,
+    Answer, KilledOnDrop, Launch, Operator, PATIENCE, PoliteClient, SLOW_MODEL, Server, V2,
+    complaint, free_port, nearflash, now, open_folder, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AdminAddress, Client, Code, Devices, NewTenant, Slo, TenantStatus};
@@ -335,7 +335,7 @@ fn the_default_place_is_the_users_and_one_servers() {
         let mut command = nearflash(&["serve", "--device", "null:1MiB"]);
         command.args(["--listen", "reflex://127.0.0.1:0"]).env("RUNTIME_DIRECTORY", &runtime);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Child(command.spawn().unwrap())
+        KilledOnDrop(command.spawn().unwrap())
     };
     let mut first = start();
     first.await_ready();
@@ -357,37 +357,6 @@ fn the_default_place_is_the_users_and_one_servers() {
     let said = complaint(&nobody);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(said.contains("nearflash serve") && said.contains("--admin"), "{said}");
-}
-
-/// A process that is killed when this value is dropped.
-struct Child(std::process::Child);
-
-impl Child {
-    fn await_ready(&mut self) {
-        use std::io::{BufRead, BufReader};
-        let mut line = String::new();
-        let out = self.0.stdout.as_mut().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        assert!(line.starts_with("ready "), "{line}");
-    }
-
-    /// Asks the process to stop, and returns its standard error.
-    fn end(&mut self) -> String {
-        use std::io::Read;
-        let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let mut said = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(self.0.wait().unwrap().success(), "{said}");
-        said
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

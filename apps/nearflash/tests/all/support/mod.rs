@@ -15,6 +15,7 @@ mod operator;
 mod operators;
 mod place;
 mod polite;
+mod process;
 mod server;
 mod v1;
 mod v2;
@@ -33,6 +34,7 @@ pub(crate) use place::{
     RunningServer, SUBSYSTEM, ServerFolder, open_folder, subsystem, write_with,
 };
 pub(crate) use polite::PoliteClient;
+pub(crate) use process::KilledOnDrop;
 pub(crate) use server::{Launch, Server, StartingServer};
 pub(crate) use v1::{V1, head as v1_head};
 pub(crate) use v2::{Answer, V2};
