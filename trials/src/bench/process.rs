@@ -21,6 +21,12 @@ pub(crate) const STOP: &str = "NEARFLASH_BENCH_STOP";
 /// connections (docs/adr/0051-shaped-lanes.md).
 pub(crate) const PACKET_LINK: &str = "NEARFLASH_PACKET_LINK";
 
+/// Opens a log to append to, which is created if it does not exist.
+pub(crate) fn open_log(path: &Path) -> Result<File, String> {
+    let log = File::options().create(true).append(true).open(path);
+    log.map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,
@@ -43,11 +49,9 @@ impl Server {
     /// # Errors
     /// Returns the last error, with the log, if the server has not started within a minute.
     pub(crate) fn start_again(command: &mut Command, log: &Path) -> Result<Server, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", log.display());
         let started = Instant::now();
         loop {
-            let errors = File::options().create(true).append(true).open(log).map_err(failed)?;
-            match Server::start_with(command, errors.into()) {
+            match Server::start_with(command, open_log(log)?.into()) {
                 Err(error) if started.elapsed() > START_LIMIT => {
                     let log = fs::read_to_string(log).unwrap_or_default();
                     return Err(format!("{error}:\n{log}"));

@@ -1,11 +1,9 @@
 //! A test of a mirror in a guest over the volumes of two servers, made as the guide to mirrors
 //! says. One server is killed under load and comes back; then the other one is killed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::guest::{Guest, HOST, LATER, SOON};
 use super::port::free_port;
@@ -18,10 +16,6 @@ const NEEDS: &[Need] = &[
     Need { program: "nvme", package: "nvme-cli" },
     Need { program: "fio", package: "fio" },
 ];
-
-/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
-/// locked until the kernel has freed its ring.
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A script that makes the mirror. The guest has no service that makes links in `/dev`, so the
 /// mirror is named by its device file.
@@ -95,22 +89,8 @@ impl MirrorServer {
         let log = self.config.with_extension("log");
         let mut command = Command::new(&self.program);
         command.args(["serve", "--admin", "none", "--state", "none", "--config"]).arg(&self.config);
-        let started = Instant::now();
-        loop {
-            let file = File::options().create(true).append(true).open(&log);
-            let file = file.map_err(|error| format!("{}: {error}", log.display()))?;
-            match Server::start_with(&mut command, file.into()) {
-                Ok(server) => {
-                    self.server = Some(server);
-                    return Ok(());
-                }
-                Err(error) if started.elapsed() > START_LIMIT => {
-                    let said = fs::read_to_string(&log).unwrap_or_default();
-                    return Err(format!("{error}:\n{said}"));
-                }
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        }
+        self.server = Some(Server::start_again(&mut command, &log)?);
+        Ok(())
     }
 
     /// Kills the server with SIGKILL.

@@ -1,10 +1,10 @@
 //! A test of a virtual machine whose disk is an export, as the guide makes it: the server is killed
 //! under load, and the machine waits for it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::guest::{Backing, Controller, Disk, LATER, Machine, SOON};
 use super::super::port::free_port;
@@ -23,9 +23,6 @@ const NEEDS: &[Need] = &[
 
 /// The guide whose libvirt domain is checked.
 const GUIDE: &str = "docs/how-to/run-a-virtual-machine.md";
-
-/// The time limit for starting a server whose predecessor was killed.
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Number of times that the server is killed under load.
 const KILLS: u64 = 3;
@@ -86,18 +83,5 @@ fn serve(context: &Context, port: u16) -> Result<Server, String> {
     command.args(["serve", "--admin", "none", "--state", "none", "--device"]);
     command.arg(context.volume());
     command.args(["--listen", &format!("nbd://127.0.0.1:{port}")]);
-    let log = context.folder.join("server.log");
-    let started = Instant::now();
-    loop {
-        let file = File::options().create(true).append(true).open(&log);
-        let file = file.map_err(|error| format!("{}: {error}", log.display()))?;
-        match Server::start_with(&mut command, file.into()) {
-            Ok(server) => return Ok(server),
-            Err(error) if started.elapsed() > START_LIMIT => {
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                return Err(format!("{error}:\n{said}"));
-            }
-            Err(_) => thread::sleep(Duration::from_millis(100)),
-        }
-    }
+    Server::start_again(&mut command, &context.folder.join("server.log"))
 }

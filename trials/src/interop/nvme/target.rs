@@ -1,6 +1,6 @@
 //! A server that exports devices by NVMe/TCP on this machine's loopback interface.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::super::Context;
 use super::super::guest::HOST;
 use super::super::port::{connections_to, free_port};
-use crate::bench::process::Server;
+use crate::bench::process::{Server, open_log};
 use xtask::shell;
 
 /// The qualified name of the subsystem in these tests.
@@ -103,11 +103,6 @@ impl Target {
         command
     }
 
-    fn open_log(&self) -> Result<File, String> {
-        let log = File::options().create(true).append(true).open(&self.log);
-        log.map_err(|error| format!("{}: {error}", self.log.display()))
-    }
-
     fn said(&self) -> Result<String, String> {
         fs::read_to_string(&self.log).map_err(|e| format!("{}: {e}", self.log.display()))
     }
@@ -117,7 +112,7 @@ impl Target {
     pub(super) fn upgrade(&mut self) -> Result<String, String> {
         let before = self.said()?.len();
         let mut command = self.command();
-        let new = Server::start_with(command.arg("--upgrade"), self.open_log()?.into())
+        let new = Server::start_with(command.arg("--upgrade"), open_log(&self.log)?.into())
             .map_err(|error| format!("{error}:\n{}", self.said().unwrap_or_default()))?;
         let old = self.server.replace(new);
         if !old.ok_or("nobody ran")?.ends_in_order(END_LIMIT)? {

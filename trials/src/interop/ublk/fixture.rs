@@ -1,13 +1,13 @@
 //! A server on this machine, and a guest that attaches the server's volume.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::guest::{Guest, HOST, LATER, Output, SOON};
 use super::super::port::free_port;
 use super::super::{Context, Verdict};
-use crate::bench::process::Server;
+use crate::bench::process::{Server, open_log};
 use xtask::needs::{self, Need};
 
 /// The file in the guest whose existence ends the load.
@@ -151,7 +151,7 @@ impl<'a> UblkSetup<'a> {
     /// Starts a server that takes over from the running one, and waits until that one has ended.
     pub(super) fn upgrade(&mut self) -> Result<(), String> {
         let mut command = self.server_command();
-        let successor = Server::start_with(command.arg("--upgrade"), self.open_log()?.into())?;
+        let successor = Server::start_with(command.arg("--upgrade"), open_log(&self.log)?.into())?;
         let predecessor = self.server.replace(successor).ok_or("no server is running")?;
         match predecessor.ends_in_order(SOON)? {
             true => Ok(()),
@@ -170,11 +170,6 @@ impl<'a> UblkSetup<'a> {
         let listener = format!("{}://127.0.0.1:{}", self.over.scheme(), self.port);
         command.args(["--listen", &listener]);
         command
-    }
-
-    fn open_log(&self) -> Result<File, String> {
-        let log = File::options().create(true).append(true).open(&self.log);
-        log.map_err(|error| format!("{}: {error}", self.log.display()))
     }
 
     /// Starts a load in the background that repeats `round`, and waits until it writes. The device
