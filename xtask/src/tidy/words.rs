@@ -65,9 +65,9 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
         let Ok(parsed) = file.parsed() else { continue };
-        let mut names = Names(Vec::new());
+        let mut names = Names { found: Vec::new(), types_alone: false };
         names.visit_file(parsed);
-        for name in names.0.iter().filter(|name| !PUBLISHED.contains(&name.as_str())) {
+        for name in names.found.iter().filter(|name| !PUBLISHED.contains(&name.as_str())) {
             let refused = PRIVATE.iter().filter(|(word, _)| has_word(name, word));
             found.extend(refused.map(|(word, terms)| {
                 format!("{}: {name}: `{word}` is a private word; use {terms}", file.path)
@@ -100,45 +100,33 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
         let Ok(parsed) = file.parsed() else { continue };
-        let mut types = Types(Vec::new());
+        let mut types = Names { found: Vec::new(), types_alone: true };
         types.visit_file(parsed);
-        for name in types.0 {
+        for name in types.found {
             *measures.entry(name).or_default() += 1;
         }
     }
     Rule { name: "namesakes", unit: "types of this name", limit: NAMESAKES_MAX, measures }
 }
 
-/// The names of the structs, enums, traits and aliases outside of tests.
-struct Types(Vec<String>);
-
-impl<'ast> Visit<'ast> for Types {
-    fn visit_item(&mut self, item: &'ast syn::Item) {
-        match item {
-            syn::Item::Mod(of) if is_test(&of.attrs) => return,
-            syn::Item::Enum(of) => self.0.push(of.ident.to_string()),
-            syn::Item::Struct(of) => self.0.push(of.ident.to_string()),
-            syn::Item::Trait(of) => self.0.push(of.ident.to_string()),
-            syn::Item::Type(of) => self.0.push(of.ident.to_string()),
-            _ => {}
-        }
-        visit::visit_item(self, item);
-    }
+/// The names of types, and those of modules too unless `types_alone`, which leaves out tests.
+struct Names {
+    found: Vec<String>,
+    types_alone: bool,
 }
-
-struct Names(Vec<String>);
 
 impl<'ast> Visit<'ast> for Names {
     fn visit_item(&mut self, item: &'ast syn::Item) {
         let name = match item {
             syn::Item::Enum(of) => &of.ident,
-            syn::Item::Mod(of) => &of.ident,
+            syn::Item::Mod(of) if self.types_alone && is_test(&of.attrs) => return,
+            syn::Item::Mod(of) if !self.types_alone => &of.ident,
             syn::Item::Struct(of) => &of.ident,
             syn::Item::Trait(of) => &of.ident,
             syn::Item::Type(of) => &of.ident,
             _ => return visit::visit_item(self, item),
         };
-        self.0.push(name.to_string());
+        self.found.push(name.to_string());
         visit::visit_item(self, item);
     }
 }

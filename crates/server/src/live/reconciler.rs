@@ -1,7 +1,7 @@
 //! The reconciler: it brings a running server from one state to the next. Workers are told of
 //! additions before hosts are, and of removals after them.
 //!
-//! Its callers hold the lock of the configuration ([`LiveState`]) and pass the locked state.
+//! Callers hold the lock of the configuration ([`LiveState`]) and pass the locked state.
 //! Methods that wait without the lock say so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
